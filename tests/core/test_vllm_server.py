@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import json
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -16,7 +17,8 @@ from coevolve.engines import vllm_server
 from coevolve.engines.router import make_engine
 from coevolve.engines.vllm_server import ServerFault, VLLMServer
 from coevolve.models.policy_set import PolicySet
-from coevolve.training import config, machine, memory, preflight
+from coevolve.runs import record
+from coevolve.training import config, machine, memory, plan, preflight
 from coevolve.training.machine import Machine
 from coevolve.types import Turn
 
@@ -252,3 +254,17 @@ METHODS = {
 @pytest.mark.parametrize(("name", "needed"), METHODS.items())
 def test_trl_s_client_takes_what_is_passed(name: str, needed: set[str]) -> None:
     assert needed <= inspect.signature(getattr(VLLMClient, name)).parameters.keys()
+
+
+def test_a_run_may_go_on_with_a_server_elsewhere(tmp_path: Path) -> None:
+    run = run_of(tmp_path, **SERVED)
+    run.out.mkdir()
+    described = json.dumps(record.clean(run.describe()))
+    (run.out / "config.json").write_text(described)
+    elsewhere = run_of(tmp_path, **SERVED | {"vllm_server": "http://other:8001"})
+    preflight.check_same_run(elsewhere, run.out)
+
+
+def test_a_plan_counts_replies_in_the_tiny_world() -> None:
+    fields = {"engine": "vllm", "vllm_server": ADDRESS, "world": "tiny"}
+    assert plan.count_replies("mae", "gpu", fields).total > 0

@@ -137,11 +137,13 @@ def test_a_key_gives_the_same_reply_beside_others(address: str) -> None:
     engine.close()
 
 
+@pytest.mark.parametrize("trainer", ["own", "trl"])
 def test_a_run_learns_from_its_replies(
-    address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    trainer: str, address: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(machine, "check", lambda run: None)  # it asks for a GPU
     fields = {
+        "trainer": trainer,
         "engine": "vllm",
         "vllm_server": address,
         "model": MODEL,

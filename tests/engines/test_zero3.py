@@ -25,8 +25,17 @@ ZERO3 = {
 }
 
 
+# A rate of its own in each step: DeepSpeed takes the step inside the last backward pass.
+FIELDS = {
+    **fields_of("mae"),
+    "trainer": "trl",
+    "steps": 2,
+    "warmup_steps": 2,
+}
+
+
 def train_sharded(out: Path, steps: int) -> None:
-    fields = fields_of("mae") | {"trainer": "trl", "steps": steps}
+    fields = FIELDS | {"steps": steps}
     train_in_two_processes(out, fields, ZERO3)
     saved = out / "checkpoints" / f"checkpoint-{steps}" / f"global_step{steps}"
     shards = sorted(path.name for path in saved.glob("zero_pp_rank_*_model_states.pt"))
@@ -38,9 +47,8 @@ def train_sharded(out: Path, steps: int) -> None:
 
 @pytest.fixture(scope="module")
 def one_process(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    fields = fields_of("mae") | {"trainer": "trl"}
     out = tmp_path_factory.mktemp("one_process") / "run"
-    return train_small(out, **fields, save_every=20)
+    return train_small(out, **FIELDS, save_every=20)
 
 
 def test_two_processes_make_the_update_of_one(

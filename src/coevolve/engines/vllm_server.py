@@ -19,7 +19,7 @@ from coevolve.types import Reply, Turn
 
 # How the server is started, as error messages and docs say it.
 COMMAND = (
-    "VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --logprobs-mode processed_logprobs "
+    "VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --host 127.0.0.1 --logprobs-mode processed_logprobs "
     """--weight-transfer-config '{"backend": "nccl"}'"""
 )
 REQUESTS_AT_ONCE = 64  # of one process; TRL's client keeps as many connections

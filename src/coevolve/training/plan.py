@@ -125,6 +125,7 @@ def count_replies(method: str, preset: str, overrides: Mapping[str, Any]) -> Rep
         "lora": [],
         "quantize": "",
         "vllm": {},
+        "vllm_server": "",
         "max_tokens": 64,
         "world": "tiny",
         "prompt": "compact",

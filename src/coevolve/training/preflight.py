@@ -21,7 +21,13 @@ HUB_TIMEOUT_SECONDS = 10
 # Values of fields that are not a package's name, with the package that they need.
 PACKAGES = {"4bit": "bitsandbytes", "adamw_8bit": "bitsandbytes", "adamw": ""}
 # Fields that may differ from the checkpoint's: none of them changes what is learnt.
-MAY_CHANGE_ON_RESUME = ("steps", "keep_episodes", "track", "save_every")
+MAY_CHANGE_ON_RESUME = (
+    "steps",
+    "keep_episodes",
+    "track",
+    "save_every",
+    "vllm_server",
+)
 
 
 @dataclass(frozen=True)

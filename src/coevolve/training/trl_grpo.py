@@ -171,12 +171,26 @@ class EpisodeTrainer(GRPOTrainer):
         self.weight = token_weight(lengths, run)
         self.sums = UpdateSums()
         trained = [example for example in batch.examples if example.has_gradient(run)]
+        self._set_learning_rate(step, is_learning=bool(trained))
         # Rows of similar length share a pass, and processes get passes of similar length.
         trained.sort(key=_length)
         own = owner.distributed.shard(trained)
         count = self.args.gradient_accumulation_steps
         for rows in divide(own, count):
             self.passes.append(self._pad(rows))
+
+    def _set_learning_rate(self, step: int, is_learning: bool) -> None:
+        """Set the rate of a step before its passes, in the last of which DeepSpeed takes the step.
+
+        A step without anything to learn has none.
+        """
+        run = self.run
+        rate = learning_rate_at(
+            step, run.learning_rate, run.schedule, run.warmup_steps, run.steps
+        )
+        assert self.optimizer is not None
+        for group in self.optimizer.param_groups:
+            group["lr"] = rate if is_learning else 0.0
 
     def _pad(self, examples: Sequence[TrainingExample]) -> Pass:
         """Return examples as the tensors of a pass; without any, one row that is masked."""
@@ -269,7 +283,10 @@ class EpisodeTrainer(GRPOTrainer):
         return full
 
     def before_optimizer_step(self) -> None:
-        """Drop the gradient if there is nothing to learn, or if it is not finite."""
+        """Drop the gradient if there is nothing to learn, or if it is not finite.
+
+        Under DeepSpeed the step is already taken.
+        """
         sums = sum_over_processes(self.sums, self.owner.distributed)
         if sums.tokens:
             sums.grad_norm = self.grad_norm
@@ -279,16 +296,6 @@ class EpisodeTrainer(GRPOTrainer):
         if not (sums.tokens and is_finite):
             # AdamW leaves weights without a gradient alone.
             self.optimizer.zero_grad(set_to_none=True)
-        run = self.run
-        rate = learning_rate_at(
-            self.state.global_step + 1,
-            run.learning_rate,
-            run.schedule,
-            run.warmup_steps,
-            run.steps,
-        )
-        for group in self.optimizer.param_groups:
-            group["lr"] = rate
         self.sums = sums
 
     def after_optimizer_step(self, control: Any) -> None:
