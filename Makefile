@@ -16,7 +16,7 @@ READY := $(VENV)/.ready
 ENGINES := .venv-engines
 ENGINES_PY := $(ENGINES)/bin/python
 ENGINES_READY := $(ENGINES)/.ready
-# DeepSpeed compiles its kernels when they are first used; ZeRO-3 on a CPU needs none of them.
+# DeepSpeed compiles its kernels with g++ when they are first used.
 DEEPSPEED := deepspeed==0.19.8 hjson py-cpuinfo msgpack einops ninja
 EXECUTORS_READY := $(VENV)/.ready-executors
 REAL_READY := $(VENV)/.ready-real

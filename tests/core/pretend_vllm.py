@@ -5,6 +5,7 @@ reset. It reads an adapter when a request first needs it, and keeps it by its nu
 are one token, whose log-probability is the fingerprint of the weights that produced it.
 """
 
+import queue
 import sys
 import weakref
 from collections import namedtuple
@@ -169,24 +170,60 @@ class PretendServer:
         self.cache: dict[tuple[int, ...], float] = {}
         self.weights = 0.0
         self.requests: list[dict[str, Any]] = []
+        self.settings = {
+            "weight_transfer_config": {"backend": "nccl"},
+            "model_config": {"logprobs_mode": "processed_logprobs"},
+        }
+        self.is_updating = False
+        self.arrived: queue.Queue[dict[str, Tensor]] = queue.Queue()
 
     def get(self, url: str, timeout: float) -> httpx.Response:
         """Answer a GET request."""
         if url.endswith("/v1/models"):
             entry = {"id": self.model, "max_model_len": self.context}
             return httpx.Response(200, json={"data": [entry]})
-        assert url.endswith("/get_world_size")
-        return httpx.Response(200, json={"world_size": 1})
+        assert url.endswith("/server_info?config_format=json")
+        return httpx.Response(200, json={"vllm_config": self.settings})
 
-    def post(self, url: str, timeout: float) -> httpx.Response:
+    def post(self, url: str, json: dict[str, Any], timeout: float) -> httpx.Response:
         """Answer a POST request."""
-        assert url.endswith("/reset_prefix_cache")
-        return httpx.Response(200, json={"success": self.reset_prefix_cache()})
+        answer = getattr(self, url.rpartition("/")[2])(**json)
+        request = httpx.Request("POST", url)
+        return httpx.Response(200, json=answer, request=request)
 
-    def reset_prefix_cache(self) -> bool:
+    def start_weight_update(self) -> dict[str, Any]:
+        """Open an update."""
+        assert not self.is_updating
+        self.is_updating = True
+        return {}
+
+    def update_weights(self, update_info: dict[str, Any]) -> dict[str, Any]:
+        """Wait for weights, which come as they were announced."""
+        assert self.is_updating
+        weights = self.arrived.get(timeout=5)
+        assert list(weights) == update_info["names"]
+        shapes = [list(part.shape) for part in weights.values()]
+        assert shapes == update_info["shapes"]
+        dtypes = [str(part.dtype) for part in weights.values()]
+        assert dtypes == [f"torch.{name}" for name in update_info["dtype_names"]]
+        self.weights = sum_of(weights)
+        return {}
+
+    def finish_weight_update(self) -> dict[str, Any]:
+        """Close an update."""
+        assert self.is_updating
+        self.is_updating = False
+        return {}
+
+    def reset_prefix_cache(self) -> dict[str, Any]:
         """Forget keys and values."""
         self.cache.clear()
-        return True
+        return {"success": True}
+
+    def broadcast(self, weights: Any, group: Any) -> None:
+        """Take what a learner sends to the server's group."""
+        assert group == "joined"
+        self.arrived.put(dict(weights))
 
 
 class PretendClient:
@@ -194,15 +231,15 @@ class PretendClient:
 
     def __init__(self, base_url: str, connection_timeout: float) -> None:
         self.server = PretendServer.current
-        self.has_joined = False
+        self.communicator: str | None = None
 
     def init_communicator(self, device: Any) -> None:
         """Join the group through which weights go."""
-        self.has_joined = True
+        self.communicator = "joined"
 
     def close_communicator(self) -> None:
         """Leave it."""
-        self.has_joined = False
+        self.communicator = None
 
     def generate(self, prompts: list[list[int]], **settings: Any) -> dict[str, Any]:
         """Answer one prompt with one token."""
@@ -211,23 +248,12 @@ class PretendClient:
         value = self.server.cache.setdefault(tuple(prompt), self.server.weights)
         return {"completion_ids": [[END]], "logprobs": [[[value]]]}
 
-    def update_named_params(self, metadata: Any, named_params: Any) -> None:
-        """Take weights, which come as they were announced."""
-        assert self.has_joined
-        received = {}
-        for (name, dtype, shape), (sent, weights) in zip(
-            metadata, named_params, strict=True
-        ):
-            assert (name, dtype) == (sent, str(weights.dtype).removeprefix("torch."))
-            assert shape == list(weights.shape)
-            received[name] = weights
-        self.server.weights = sum_of(received)
-
 
 def install_server(patch: pytest.MonkeyPatch) -> PretendServer:
     """Put a pretend server behind every address, and its client in TRL's place."""
     server = PretendServer()
     patch.setattr("trl.generation.vllm_client.VLLMClient", PretendClient)
+    patch.setattr("coevolve.engines.vllm_server.broadcast", server.broadcast)
     patch.setattr(httpx, "get", server.get)
     patch.setattr(httpx, "post", server.post)
     return server

@@ -19,7 +19,6 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 from pretend_vllm import (
-    PretendClient,
     PretendLLM,
     PretendServer,
     fingerprint,
@@ -29,7 +28,7 @@ from pretend_vllm import (
 from coevolve.engines.limits import share_beside_learner
 from coevolve.engines.router import make_engine
 from coevolve.engines.vllm import VLLM
-from coevolve.engines.vllm_server import SERVED_DTYPE, VLLMServer
+from coevolve.engines.vllm_server import SERVED_DTYPE, ServerFault, VLLMServer
 from coevolve.models.lora import AdapterPolicy
 from coevolve.models.policy import Policy
 from coevolve.models.policy_set import PolicySet
@@ -61,6 +60,8 @@ class Life(RuleBasedStateMachine):
     """The function by which the engine gets new weights."""
     forgets: type = PretendLLM
     """What keeps the keys and values of old weights."""
+    keep = staticmethod(lambda llm: False)
+    """Keeps them, in place of `reset_prefix_cache`."""
 
     @initialize()
     def start(self) -> None:
@@ -146,7 +147,7 @@ class Life(RuleBasedStateMachine):
     def learn_until_old_keys_and_values_stay(self, which: int) -> None:
         self.play([which])  # which is how they came there
         self.learn_until_an_error(which)
-        with broken(self.forgets, "reset_prefix_cache", lambda self: False):
+        with broken(self.forgets, "reset_prefix_cache", self.keep):
             self.engine.load_weights()
 
     def restore(self, which: int) -> None:
@@ -213,8 +214,9 @@ class LifeOfServer(Life):
 
     names = ("shared",)
     lives = 20
-    passes_weights = (PretendClient, "update_named_params")
+    passes_weights = (PretendServer, "start_weight_update")
     forgets = PretendServer
+    keep = staticmethod(lambda server: {"success": False})
 
     def start_engine(self) -> None:
         patch = self.scope.enter_context(pytest.MonkeyPatch.context())
@@ -246,12 +248,16 @@ def fail(*_: object, **__: object) -> None:
     raise RuntimeError
 
 
+# What engines raise, and what `fail` raises.
+FAULTS_OF_ENGINES = (RuntimeError, ServerFault)
+
+
 @contextmanager
 def broken(
     owner: type, name: str, replacement: Callable[..., Any] = fail
 ) -> Iterator[None]:
     """Break a function while the code inside runs, which must fail because of it."""
-    with pytest.MonkeyPatch.context() as patch, pytest.raises(RuntimeError):
+    with pytest.MonkeyPatch.context() as patch, pytest.raises(FAULTS_OF_ENGINES):
         patch.setattr(owner, name, replacement)
         yield
 

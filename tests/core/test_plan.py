@@ -63,6 +63,21 @@ def test_trl_gets_adapters_without_unsloth() -> None:
     assert smallest.run.engine == "torch"
 
 
+def test_weights_of_4_bits_are_not_planned_for_shards(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("ACCELERATE_USE_FSDP", "true")
+    monkeypatch.setenv("WORLD_SIZE", "2")
+    fit = choose("mae", "gpu", {**ONE_GPU, "trainer": "trl"}, SMALLEST)
+    assert fit.run.quantize == ""
+
+
+def test_several_policies_get_adapters_without_unsloth() -> None:
+    fit = choose("comas", "gpu", ONE_GPU, CARDS[2])
+    assert fit.run.lora
+    assert fit.run.engine == "vllm"
+
+
 def test_what_fits_nowhere_is_said() -> None:
     fit = choose("comas", "gpu", {**ONE_GPU, "lora": []}, SMALLEST)
     assert not fit.fits

@@ -215,6 +215,13 @@ def test_micro_batches_take_every_example_once(max_shared, examples_of_eight_pro
     assert sorted(all_indices) == list(range(200))
 
 
+def test_a_long_sequence_gets_no_mask_from_replies_that_share_a_prompt():
+    shared = [([1] * 20, [reply] * 10) for reply in range(2, 6)]
+    long = [([7] * 60, [8] * 40)]
+    batches = list(micro_batches([*long, *shared], 400, max_shared=64))
+    assert sorted(batches) == [[0], [1, 2, 3, 4]]
+
+
 def test_sharing_prompts_takes_fewer_micro_batches(examples_of_eight_prompts):
     shared = list(micro_batches(examples_of_eight_prompts, 120, 1024))
     separate = list(micro_batches(examples_of_eight_prompts, 120, 0))

@@ -108,6 +108,32 @@ class TestLater:
         assert need.copied == pytest.approx(estimate("3B").copied)
 
 
+class TestCopy:
+    """What TRL's copy of a model with an adapter shares with the policy."""
+
+    def shared(self) -> tuple[list[bool], list[bool]]:
+        """Return, for frozen and for trained parameters, whether both models have the same."""
+        model = PolicySet(
+            {"shared": "tiny-small"}, ("shared",), (4, 8, 0.0)
+        ).primary.model
+        copied = trl_grpo.trainable_copy(model)
+        frozen: list[bool] = []
+        trained: list[bool] = []
+        for one, two in zip(model.parameters(), copied.parameters(), strict=True):
+            kind = trained if one.requires_grad else frozen
+            kind.append(one is two)
+        return frozen, trained
+
+    def test_the_frozen_base(self) -> None:
+        frozen, trained = self.shared()
+        assert all(frozen)
+        assert not any(trained)
+
+    def test_nothing_of_a_model_that_is_sharded(self, eight_shards: None) -> None:
+        frozen, trained = self.shared()
+        assert not any(frozen + trained)
+
+
 class TestStart:
     """TRL copies the whole model before it is sharded."""
 
@@ -164,7 +190,7 @@ def test_a_run_passes_its_estimate_to_the_engine(
 ) -> None:
     given = []
 
-    def make_engine(*_: Any, later_gib: float) -> None:
+    def make_engine(*_: Any, later_gib: float, server: str) -> None:
         given.append(later_gib)
         raise InterruptedError
 

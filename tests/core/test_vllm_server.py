@@ -5,6 +5,7 @@ import inspect
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import httpx
 import pretend_vllm
@@ -13,6 +14,7 @@ import torch
 from pretend_vllm import PretendClient, PretendServer
 from trl.generation.vllm_client import VLLMClient
 
+from coevolve.cli import main
 from coevolve.engines import vllm_server
 from coevolve.engines.router import make_engine
 from coevolve.engines.vllm_server import ServerFault, VLLMServer
@@ -82,6 +84,12 @@ class TestWeights:
         served = dict(policy.served_weights())
         assert served.keys() == dict(policy.model.named_parameters()).keys()
 
+    @pytest.mark.parametrize("lora", [(), (4, 8, 0.0)])
+    def test_shapes_are_those_of_the_weights(self, lora: tuple) -> None:
+        policy = team(lora).primary
+        shapes = [(name, part.shape) for name, part in policy.served_weights()]
+        assert list(policy.served_shapes()) == shapes
+
 
 def test_a_request_samples_plainly_with_the_noise_of_its_key(
     server: PretendServer,
@@ -114,10 +122,88 @@ def test_a_server_that_dies_ends_the_run_in_one_line(
         raise ConnectionError("refused\nby 10.0.0.1")
 
     monkeypatch.setattr(PretendClient, "generate", die)
-    line = "^vllm_server 'http://gpu:8000' gave no answer: refused by 10.0.0.1$"
+    line = (
+        r"^vllm_server 'http://gpu:8000' gave no answer \(refused by 10.0.0.1\); start"
+    )
     with pytest.raises(ServerFault, match=line):
         engine.answer([turn(), turn()])
     assert not engine.waiting
+
+
+class TestFaultsOfUpdates:
+    """An update that fails ends the run in one line, and leaves nobody waiting for ever."""
+
+    @pytest.fixture
+    def engine(self, server: PretendServer) -> VLLMServer:
+        return start(team())
+
+    def test_weights_that_cannot_be_computed(
+        self, engine: VLLMServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def run_out(*_: object) -> None:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+        monkeypatch.setattr(vllm_server, "broadcast", run_out)
+        line = (
+            r"got a part of the weights \(CUDA out of memory\); start the server again"
+        )
+        with pytest.raises(ServerFault, match=line):
+            engine.load_weights()
+
+    def test_a_server_that_cannot_take_them(
+        self, engine: VLLMServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(url: str, **_: object) -> httpx.Response:
+            status = 500 if url.endswith("update_weights") else 200
+            request = httpx.Request("POST", url)
+            return httpx.Response(status, json={}, request=request)
+
+        monkeypatch.setattr(httpx, "post", refuse)
+        with pytest.raises(ServerFault, match=r"refused update_weights .*500"):
+            engine.load_weights()
+
+    def test_an_old_cache_that_stays(
+        self, engine: VLLMServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        kept = {"success": False}
+        monkeypatch.setattr(PretendServer, "reset_prefix_cache", lambda server: kept)
+        with pytest.raises(ServerFault, match="kept the keys and values of the old"):
+            engine.load_weights()
+
+    def test_a_group_that_cannot_be_joined(
+        self, server: PretendServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def refuse(*_: object, **__: object) -> None:
+            raise OSError("address already in use")
+
+        monkeypatch.setattr(PretendClient, "init_communicator", refuse)
+        with pytest.raises(ServerFault, match="could not be joined .*already in use"):
+            start(team())
+
+    def test_an_engine_that_cannot_start_leaves_the_group(
+        self, server: PretendServer, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def run_out(*_: object) -> None:
+            raise torch.cuda.OutOfMemoryError("CUDA out of memory")
+
+        left = []
+        monkeypatch.setattr(vllm_server, "broadcast", run_out)
+        monkeypatch.setattr(
+            PretendClient, "close_communicator", lambda client: left.append(client)
+        )
+        with pytest.raises(ServerFault):
+            start(team())
+        assert left
+
+    def test_the_command_says_it_in_one_line(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    ) -> None:
+        def end(*_: object) -> None:
+            raise ServerFault("vllm_server 'http://gpu:8000' gave no answer")
+
+        monkeypatch.setattr("coevolve.training.loop.train", end)
+        assert main(["train", "mae", f"--out={tmp_path}"]) != 0
+        assert "gave no answer" in capsys.readouterr().err.splitlines()[-1]
 
 
 class TestSeveralProcesses:
@@ -135,17 +221,16 @@ class TestSeveralProcesses:
         )
         monkeypatch.setattr(vllm_server, "PartialState", lambda: processes)
         engine = start(team())
-        send = engine.client.update_named_params
 
-        def note(*arguments: object) -> None:
+        def note(*arguments: Any) -> None:
             events.append("send")
-            send(*arguments)
+            server.broadcast(*arguments)
 
-        engine.client.update_named_params = note
+        monkeypatch.setattr(vllm_server, "broadcast", note)
         events.clear()
         engine.load_weights()
         assert events == (["wait", "send", "wait"] if is_main else ["wait", "wait"])
-        assert engine.client.has_joined == is_main
+        assert (engine.client.communicator == "joined") == is_main
 
 
 REFUSED = {
@@ -164,6 +249,13 @@ def test_a_configuration_that_cannot_be_is_refused(
 ) -> None:
     with pytest.raises(ValueError, match=f"^{message}"):
         run_of(tmp_path, **SERVED | REFUSED[message])
+
+
+def test_a_merged_adapter_may_have_any_rank(tmp_path: Path) -> None:
+    large = {"lora": [1024, 1024, 0.0]}
+    run_of(tmp_path, **SERVED | large)
+    with pytest.raises(ValueError, match="rank of at most 512"):
+        run_of(tmp_path, **SERVED | large | {"vllm_server": ""})
 
 
 def test_a_server_speaks_for_one_policy(tmp_path: Path) -> None:
@@ -216,7 +308,7 @@ class TestPreflight:
     ) -> None:
         response = httpx.Response(200, json=answer)
         monkeypatch.setattr(httpx, "get", lambda *_, **__: response)
-        assert "is no server of vLLM" in self.refusal(tmp_path)
+        assert "is no open server of vLLM" in self.refusal(tmp_path)
 
     def test_a_server_without_the_mode_for_training_is_refused(
         self, server: PretendServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -225,7 +317,23 @@ class TestPreflight:
             return server.get(url, timeout) if "models" in url else httpx.Response(404)
 
         monkeypatch.setattr(httpx, "get", get)
-        assert "takes no weights; start it with" in self.refusal(tmp_path)
+        assert "is not in the mode for training" in self.refusal(tmp_path)
+
+    @pytest.mark.parametrize(
+        ("name", "value", "message"),
+        [
+            ("weight_transfer_config", None, "takes no weights by nccl"),
+            ("weight_transfer_config", {"backend": "ipc"}, "takes no weights by nccl"),
+            ("model_config", {"logprobs_mode": "raw_logprobs"}, "gives raw_logprobs"),
+        ],
+    )
+    def test_a_forgotten_flag_is_named(
+        self, name: str, value: Any, message: str, server: PretendServer, tmp_path: Path
+    ) -> None:
+        server.settings[name] = value
+        line = self.refusal(tmp_path)
+        assert message in line
+        assert vllm_server.COMMAND in line
 
     def test_weights_need_a_gpu(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -246,7 +354,6 @@ METHODS = {
     "__init__": {"base_url", "connection_timeout"},
     "init_communicator": {"device"},
     "generate": {"temperature", "max_tokens", "generation_kwargs"},
-    "update_named_params": {"metadata", "named_params"},
     "close_communicator": set(),
 }
 

@@ -185,6 +185,7 @@ ROUTES = [
     ("entrypoints/rl/online/api_router", "post", "/finish_weight_update"),
     ("entrypoints/rl/online/api_router", "get", "/get_world_size"),
     ("entrypoints/serve/dev/cache/api_router", "post", "/reset_prefix_cache"),
+    ("entrypoints/serve/dev/server_info/api_router", "get", "/server_info"),
     ("entrypoints/openai/completion/api_router", "post", "/v1/completions"),
     ("entrypoints/openai/models/api_router", "get", "/v1/models"),
 ]

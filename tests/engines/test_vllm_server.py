@@ -69,8 +69,8 @@ def address(
 
 @pytest.fixture(autouse=True)
 def by_file(weights_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let TRL's client write a file where it would broadcast by NCCL."""
-    from trl.generation import vllm_client
+    """Write a file where weights would go by NCCL."""
+    from trl.generation.vllm_client import VLLMClient
 
     def join(client: Any, device: Any) -> None:
         group = {"rank_offset": 1, "world_size": 2}
@@ -79,13 +79,14 @@ def by_file(weights_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             f"{client.base_url}/init_weight_transfer_engine", json={"init_info": group}
         )
 
-    def send(iterator: Any, **_: Any) -> None:
+    def send(weights: Any, group: Any) -> None:
         part = weights_file.with_suffix(".part")
-        save_file({name: weights.contiguous() for name, weights in iterator}, part)
+        save_file({name: tensor.contiguous() for name, tensor in weights}, part)
         os.replace(part, weights_file)
 
-    monkeypatch.setattr(vllm_client.VLLMClient, "init_communicator", join)
-    monkeypatch.setattr(vllm_client, "packed_nccl_broadcast_producer", send)
+    monkeypatch.setattr(VLLMClient, "init_communicator", join)
+    monkeypatch.setattr(vllm_server, "broadcast", send)
+    monkeypatch.setattr(vllm_server, "BACKEND", weights_by_file.NAME)
 
 
 def rounded(policy: Policy) -> Policy:

@@ -3,7 +3,8 @@
 TRL's client speaks to it. Replies come over HTTP, weights go by NCCL from the main process.
 """
 
-from collections.abc import Mapping
+import threading
+from collections.abc import Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from dataclasses import dataclass
 from typing import Any
@@ -22,12 +23,19 @@ COMMAND = (
     "VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --host 127.0.0.1 --logprobs-mode processed_logprobs "
     """--weight-transfer-config '{"backend": "nccl"}'"""
 )
+BACKEND = "nccl"  # by which TRL's client sends weights
+LOGPROBS = "processed_logprobs"  # at the temperature of the request
 REQUESTS_AT_ONCE = 64  # of one process; TRL's client keeps as many connections
 TIMEOUT = 10.0  # seconds in which a server that is up answers a short request
+INFO_TIMEOUT = 60.0  # vLLM describes the whole machine with its settings
+UPDATE_TIMEOUT = 600.0  # for all weights
 SERVED_DTYPE = torch.bfloat16
+RESTART = (
+    "start the server again, and then the run, which resumes from its last checkpoint"
+)
 
 
-class ServerFault(RuntimeError):
+class ServerFault(ConnectionError):
     """The server did not answer, or did not do what it was asked for."""
 
 
@@ -41,13 +49,14 @@ class ServedModel:
 
 
 def served_model(address: str) -> ServedModel:
-    """Return the model of a server; ValueError in one line if it cannot take new weights."""
+    """Return the model of a server; ValueError in one line if it is not as COMMAND starts it."""
     import httpx
 
     try:
         models = httpx.get(f"{address}/v1/models", timeout=TIMEOUT).json()["data"]
         model = ServedModel(models[0]["id"], models[0]["max_model_len"])
-        workers = httpx.get(f"{address}/get_world_size", timeout=TIMEOUT)
+        url = f"{address}/server_info?config_format=json"
+        info = httpx.get(url, timeout=INFO_TIMEOUT)
     except (httpx.HTTPError, httpx.InvalidURL) as error:
         reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(
@@ -55,11 +64,23 @@ def served_model(address: str) -> ServedModel:
         ) from None
     except (ValueError, KeyError, IndexError, TypeError):
         raise ValueError(
-            f"vllm_server {address!r} is no server of vLLM; start one with: {COMMAND}"
+            f"vllm_server {address!r} is no open server of vLLM; start one with: {COMMAND}"
         ) from None
-    if workers.status_code != httpx.codes.OK:
+    if info.status_code != httpx.codes.OK:
         raise ValueError(
-            f"vllm_server {address!r} takes no weights; start it with: {COMMAND}"
+            f"vllm_server {address!r} is not in the mode for training; start it with: {COMMAND}"
+        )
+    settings = info.json()["vllm_config"]
+    transfer = settings["weight_transfer_config"] or {}
+    if transfer.get("backend") != BACKEND:
+        raise ValueError(
+            f"vllm_server {address!r} takes no weights by {BACKEND}; start it with: {COMMAND}"
+        )
+    logprobs = settings["model_config"]["logprobs_mode"]
+    if logprobs != LOGPROBS:
+        raise ValueError(
+            f"vllm_server {address!r} gives {logprobs}, which ignore the temperature; start it "
+            f"with: {COMMAND}"
         )
     return model
 
@@ -96,13 +117,25 @@ class VLLMServer(Engine):
         self.context = min(served_model(address).context, policy.context)
         self.processes = PartialState()
         self.client = VLLMClient(base_url=address, connection_timeout=TIMEOUT)
-        if self.processes.is_main_process:
-            self.client.init_communicator(device=self.processes.device)
+        self._join()
         self.pool = ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="vllm")
         self.waiting: set[Future[Reply]] = set()
         # Whether the policy may have learnt since `load_weights`.
         self.is_outdated = True
-        self.load_weights()
+        try:
+            self.load_weights()
+        except BaseException:
+            self.close()
+            raise
+
+    def _join(self) -> None:
+        """Make a group of this process and the server's; only the main process sends weights."""
+        if not self.processes.is_main_process:
+            return
+        try:
+            self.client.init_communicator(device=self.processes.device)
+        except Exception as error:  # TRL's client raises nothing narrower
+            raise self._fault("could not be joined", error) from error
 
     def submit(self, turn: Turn) -> Ticket:
         """Send a turn in a thread; its noise depends only on the turn's key.
@@ -156,7 +189,7 @@ class VLLMServer(Engine):
         """Send the policy's weights, and have the server forget what it computed with old ones.
 
         All processes of a run take part: none asks while weights are under way. Raises ServerFault
-        if the server keeps old keys and values.
+        if an update fails, or if the server keeps old keys and values.
         """
         self.is_outdated = True
         self._drop_waiting()
@@ -168,29 +201,68 @@ class VLLMServer(Engine):
         self.is_outdated = False
 
     def _send_weights(self) -> None:
-        described = []
-        for name, weights in self.policy.served_weights():
-            dtype = str(SERVED_DTYPE).removeprefix("torch.")
-            described.append((name, dtype, list(weights.shape)))
-        rounded = (
-            (name, weights.to(SERVED_DTYPE))
-            for name, weights in self.policy.served_weights()
-        )
+        """Send all weights; an error on either side ends the wait for the other."""
+        dtype = str(SERVED_DTYPE).removeprefix("torch.")
+        names = []
+        shapes = []
+        for name, shape in self.policy.served_shapes():
+            names.append(name)
+            shapes.append(list(shape))
+        described = {
+            "names": names,
+            "dtype_names": [dtype] * len(names),
+            "shapes": shapes,
+        }
+        update = {"update_info": described}
+        if torch.cuda.is_available():  # vLLM reads the weights on other streams
+            torch.cuda.current_stream().synchronize()
+        self._post("start_weight_update", {})
+        answers: list[BaseException | None] = []
+
+        def receive() -> None:
+            """Have the server take the weights, which ends when it has them all."""
+            try:
+                self._post("update_weights", update)
+                answers.append(None)
+            except ServerFault as fault:
+                answers.append(fault)
+
+        # The server waits for the weights while it handles the request. After an error here, that
+        # may be for ever, and must not keep this process from ending.
+        receiving = threading.Thread(target=receive, daemon=True)
+        receiving.start()
         try:
-            self.client.update_named_params(described, rounded)
+            broadcast(self._rounded_weights(), self.client.communicator)
         except Exception as error:
-            raise self._fault("took no weights", error) from error
+            raise self._fault("got a part of the weights", error) from error
+        receiving.join(UPDATE_TIMEOUT)
+        fault = answers[0] if answers else self._fault("did not take all weights", None)
+        if fault:
+            raise fault
+        self._post("finish_weight_update", {})
+
+    def _rounded_weights(self) -> Iterator[tuple[str, torch.Tensor]]:
+        for name, weights in self.policy.served_weights():
+            yield name, weights.to(SERVED_DTYPE)
 
     def _forget(self) -> None:
         """Clear the cache of keys and values; TRL's client would not notice a refusal."""
+        answer = self._post("reset_prefix_cache", {})
+        if not answer.get("success"):
+            raise self._fault("kept the keys and values of the old weights", None)
+
+    def _post(self, route: str, content: Mapping[str, Any]) -> dict[str, Any]:
+        """Ask the server once; raises ServerFault. A second update would not find its start."""
         import httpx
 
-        answer = httpx.post(f"{self.address}/reset_prefix_cache", timeout=TIMEOUT)
-        if answer.status_code != httpx.codes.OK or not answer.json()["success"]:
-            raise ServerFault(
-                f"vllm_server {self.address!r} kept the keys and values of the old weights; "
-                "start the run again, it resumes from its last checkpoint"
-            )
+        try:
+            url = f"{self.address}/{route}"
+            answer = httpx.post(url, json=content, timeout=UPDATE_TIMEOUT)
+            answer.raise_for_status()
+            result: dict[str, Any] = answer.json()
+        except (httpx.HTTPError, ValueError) as error:
+            raise self._fault(f"refused {route}", error) from error
+        return result
 
     def _drop_waiting(self) -> None:
         """Cancel requests that nobody awaits; those that the server works on end first."""
@@ -199,15 +271,24 @@ class VLLMServer(Engine):
         wait(self.waiting)
         self.waiting = set()
 
-    def _fault(self, what: str, error: Exception) -> ServerFault:
-        reason = " ".join(str(error).split())[:200]
-        return ServerFault(f"vllm_server {self.address!r} {what}: {reason}")
+    def _fault(self, what: str, error: Exception | None) -> ServerFault:
+        reason = "" if error is None else f" ({' '.join(str(error).split())[:200]})"
+        return ServerFault(f"vllm_server {self.address!r} {what}{reason}; {RESTART}")
 
     def close(self) -> None:
         """Leave the server's group; the server goes on, with the last weights."""
         self._drop_waiting()
         self.pool.shutdown()
         self.client.close_communicator()
+
+
+def broadcast(weights: Iterator[tuple[str, torch.Tensor]], group: Any) -> None:
+    """Send weights to the workers of a server, which is in the group; packed, as TRL joined it."""
+    from vllm.distributed.weight_transfer import packed_tensor
+
+    packed_tensor.packed_nccl_broadcast_producer(
+        iterator=weights, group=group, src=0, post_iter_func=lambda named: named[1]
+    )
 
 
 def _completion(answer: Mapping[str, Any]) -> Completion:

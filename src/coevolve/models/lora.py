@@ -115,6 +115,12 @@ class AdapterPolicy(Policy):
         config.inference_mode = True
         config.save_pretrained(str(folder))
 
+    def served_shapes(self) -> Iterator[tuple[str, torch.Size]]:
+        """Yield (name, shape) of all `served_weights`, without computing them."""
+        for name, parameter in self.model.get_base_model().named_parameters():
+            if "lora_" not in name:
+                yield name.replace(BASE_LAYER, ""), parameter.shape
+
     @torch.no_grad()
     def served_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield (name, weights) of the base with this adapter added, layer by layer."""

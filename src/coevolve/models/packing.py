@@ -4,6 +4,7 @@ A group of answers to one question then costs a fraction of its tokens. Knows on
 Shapes: B sequences, S positions of a sequence, T target tokens, H hidden size.
 """
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -18,6 +19,7 @@ from coevolve.types import Reply, T
 # at all pairs of tokens. A GPU is hardly slower for it; prompts of models that it trains are long.
 MAX_SHARED_SEQUENCE = 1024
 MAX_SHARED_SEQUENCE_GPU = 4096
+ALIGNED_WIDTH = 8  # of masks that a GPU's attention takes as they are
 NEVER = sys.maxsize  # a token index beyond every sequence
 
 Example = tuple[Sequence[int], Sequence[int]]  # prompt ids, completion ids
@@ -107,11 +109,15 @@ def micro_batches(
     is that of `bundles`.
     """
 
+    limit = min(max_shared, max_tokens)
+
     def fits(batch: list[Bundle]) -> bool:
         longest = batch[-1].tokens
+        if longest > limit and any(len(bundle.indices) > 1 for bundle in batch):
+            return False  # a long sequence gets no mask from others, whose size would be its square
         return len(batch) * longest <= max_tokens
 
-    packed = bundles(examples, min(max_shared, max_tokens))
+    packed = bundles(examples, limit)
     for batch in greedy_batches(packed, fits):
         indices: list[int] = []
         for bundle in batch:
@@ -181,6 +187,9 @@ def pack_prefix_tree(
     for bundle in packed:
         trees.append(_prefix_tree(_input_ids(examples[i]) for i in bundle.indices))
     width = max((len(tree.token_ids) for tree in trees), default=1)
+    has_mask = len(packed) < len(examples)
+    if has_mask and like.is_cuda:  # which other masks are copied to, in every layer
+        width = ALIGNED_WIDTH * math.ceil(width / ALIGNED_WIDTH)
 
     def padded(rows: list[list[int]], padding: int) -> Tensor:
         rows = [row + [padding] * (width - len(row)) for row in rows]
@@ -195,7 +204,7 @@ def pack_prefix_tree(
     )
     targets_T = torch.tensor(targets, dtype=torch.long, device=like.device)
     input_BS = padded([tree.token_ids for tree in trees], 0)
-    if len(packed) == len(examples):  # causal attention never sees padding on the right
+    if not has_mask:  # causal attention never sees padding on the right
         return PackedExamples(input_BS, {}, target_positions_T, targets_T)
     position_BS = padded([tree.positions for tree in trees], 0)
     hidden_from_BS = padded([tree.hidden_from for tree in trees], NEVER)

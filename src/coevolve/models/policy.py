@@ -166,6 +166,11 @@ class Policy:
             if parameter.requires_grad
         )
 
+    def served_shapes(self) -> Iterator[tuple[str, torch.Size]]:
+        """Yield (name, shape) of all `served_weights`, without computing them."""
+        for name, parameter in self.model.named_parameters():
+            yield name, parameter.shape
+
     def served_weights(self) -> Iterator[tuple[str, Tensor]]:
         """Yield (name, weights) of the plain model that answers as this policy does."""
         for name, parameter in self.model.named_parameters():

@@ -24,7 +24,8 @@ def check_engine(run: EngineChoice, loaded: Sequence[str]) -> None:
     """
     speaks_by_vllm = run.engine.endswith("vllm")
     largest_rank = VLLM_RANKS[-1]
-    if run.lora and speaks_by_vllm and run.lora[0] > largest_rank:
+    serves_adapters = speaks_by_vllm and not run.vllm_server  # which gets them merged
+    if run.lora and serves_adapters and run.lora[0] > largest_rank:
         raise ValueError(
             f"lora must have a rank of at most {largest_rank} with vLLM, got {run.lora[0]}"
         )

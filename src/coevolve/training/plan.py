@@ -19,7 +19,7 @@ from coevolve.engines.loading import load_policy
 from coevolve.models.policy import Policy
 from coevolve.rollout.engine import BatchedEngine
 from coevolve.rollout.scheduler import play
-from coevolve.training import config, memory
+from coevolve.training import config, machine, memory
 from coevolve.training.memory import Memory
 from coevolve.types import Reply, Turn
 
@@ -84,7 +84,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
 )
 
 
-# What takes the place of Unsloth under TRL's trainer, which does not know it.
+# What takes the place of Unsloth, which trains one policy, and not under TRL's trainer.
 WITHOUT_UNSLOTH = {"unsloth+vllm": "vllm", "unsloth": "torch"}
 
 
@@ -171,20 +171,21 @@ class Fit:
 
 def choose(method: str, preset: str, overrides: Mapping[str, Any], card: Card) -> Fit:
     """Return the first of SETTINGS with which a run fits the card, or else the run as it is."""
+    plain = config.build(method, preset, out=".", overrides=overrides)
+    takes_unsloth = plain.trainer == "own" and len(plain.method.policies) == 1
     first: Fit | None = None
     for setting in SETTINGS:
         changes = dict(setting)
-        if "engine" in changes and overrides.get("trainer") == "trl":
+        if "engine" in changes and not takes_unsloth:
             changes["engine"] = WITHOUT_UNSLOTH[changes["engine"]]
-        fields = {**changes, **overrides}
         try:
-            run = config.build(method, preset, out=".", overrides=fields)
+            run = config.build(
+                method, preset, out=".", overrides={**changes, **overrides}
+            )
         except ValueError:
-            if not changes:
-                raise
             continue  # this setting and the user's own fields exclude each other
-        if run.quantize and len(run.method.policies) > 1:
-            continue  # Unsloth trains one policy
+        if run.quantize and machine.shards() > 1:
+            continue  # weights of 4 bits are not sharded
         need = memory.estimate(run, known_config)
         fit = Fit(run, changes, need, need.needed <= card.gib)
         if fit.fits:

@@ -86,7 +86,11 @@ class Trainer:
         )
         self.canary = Canary(dropout=run.lora[2] if run.lora else 0.0)
         if run.engine.endswith("vllm"):
-            probe(self.team.trainable, self.engine, self.canary)
+            try:
+                probe(self.team.trainable, self.engine, self.canary)
+            except BaseException:
+                self.engine.close()
+                raise
         dial = Dial(method.world, run.oracle_accuracy, run.oracle_errors, run.seed)
         self.control = Control(run.control, method, dial, run.seed)
 

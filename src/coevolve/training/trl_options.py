@@ -16,7 +16,6 @@ OPTIONS = (
     "bf16",
     "ddp_find_unused_parameters",
     "ddp_timeout",
-    "deepspeed",
     "fp16",
     "gradient_checkpointing",
     "gradient_checkpointing_kwargs",
