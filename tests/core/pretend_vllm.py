@@ -200,7 +200,10 @@ class PretendServer:
     def update_weights(self, update_info: dict[str, Any]) -> dict[str, Any]:
         """Wait for weights, which come as they were announced."""
         assert self.is_updating
-        weights = self.arrived.get(timeout=5)
+        try:
+            weights = self.arrived.get(timeout=5)
+        except queue.Empty:  # the real server would wait on
+            raise httpx.ReadTimeout("no weights came") from None
         assert list(weights) == update_info["names"]
         shapes = [list(part.shape) for part in weights.values()]
         assert shapes == update_info["shapes"]

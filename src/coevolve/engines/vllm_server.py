@@ -217,7 +217,7 @@ class VLLMServer(Engine):
         if torch.cuda.is_available():  # vLLM reads the weights on other streams
             torch.cuda.current_stream().synchronize()
         self._post("start_weight_update", {})
-        answers: list[BaseException | None] = []
+        answers: list[ServerFault | None] = []
 
         def receive() -> None:
             """Have the server take the weights, which ends when it has them all."""

@@ -8,15 +8,20 @@ import json
 import os
 from collections.abc import Iterator
 from dataclasses import replace
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from engines import servers, weights_by_file
+from engines import servers
 from engines.digits import DIGITS, turns_of
 from safetensors.torch import save_file
+
+pytest.importorskip(
+    "vllm", reason="vLLM is not installed: make test-engines installs it"
+)
+
+from engines import weights_by_file
 
 from coevolve.engines import vllm_server
 from coevolve.engines.loading import load_policy
@@ -28,9 +33,6 @@ from coevolve.runs import record
 from coevolve.training import config, machine
 from coevolve.training.loop import train
 
-pytestmark = pytest.mark.skipif(
-    not find_spec("vllm"), reason="vLLM is not installed: make test-engines installs it"
-)
 MODEL = "smollm2"
 LORA = (8, 16, 0.0)
 CLOSE = 1e-4  # difference of log-probabilities
