@@ -31,8 +31,10 @@ FIELDS = {
     "max_tokens": 24,
 }
 ADAPTER = "policy/adapter_model.safetensors"
-# Of weights of 4 bits whose products are rounded to bfloat16.
+# Of weights of 4 bits whose products are rounded to bfloat16: nats a token, or a part of a norm.
 ROUNDING = 0.05
+# The losses themselves are about 0.01.
+LOSS_ROUNDING = 0.001
 
 
 @pytest.fixture(scope="module")
@@ -70,7 +72,7 @@ def test_trl_makes_the_same_update(own: Path, tmp_path: Path) -> None:
     expected = record.read(own).iloc[-1]
     metrics = record.read(trl).iloc[-1]
     assert metrics["tokens"] == expected["tokens"]
-    loss = pytest.approx(expected["loss"], abs=ROUNDING)
+    loss = pytest.approx(expected["loss"], abs=LOSS_ROUNDING)
     assert metrics["loss"] == loss
     norm = pytest.approx(expected["grad_norm"], rel=ROUNDING)
     assert metrics["grad_norm"] == norm

@@ -1,6 +1,7 @@
 """vLLM on GPUs of its own, as a server that gets the learner's weights after every update.
 
-TRL's client speaks to it. Replies come over HTTP, weights go by NCCL from the main process.
+TRL's client asks for replies over HTTP and joins the server's group. The main process then sends
+the weights to that group by NCCL.
 """
 
 import threading
@@ -18,13 +19,13 @@ from coevolve.models.sampler import Completion, noise
 from coevolve.rollout.engine import Engine, Ticket
 from coevolve.types import Reply, Turn
 
-# How the server is started, as error messages and docs say it.
-COMMAND = (
-    "VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --host 127.0.0.1 --logprobs-mode processed_logprobs "
-    """--weight-transfer-config '{"backend": "nccl"}'"""
-)
-BACKEND = "nccl"  # by which TRL's client sends weights
+BACKEND = "nccl"  # by which weights are sent
 LOGPROBS = "processed_logprobs"  # at the temperature of the request
+# How the server is started, as error messages say it.
+COMMAND = (
+    f"VLLM_SERVER_DEV_MODE=1 vllm serve MODEL --host 127.0.0.1 --logprobs-mode {LOGPROBS} "
+    f"""--weight-transfer-config '{{"backend": "{BACKEND}"}}'"""
+)
 REQUESTS_AT_ONCE = 64  # of one process; TRL's client keeps as many connections
 TIMEOUT = 10.0  # seconds in which a server that is up answers a short request
 INFO_TIMEOUT = 60.0  # vLLM describes the whole machine with its settings

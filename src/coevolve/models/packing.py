@@ -16,7 +16,7 @@ from torch import Tensor
 from coevolve.types import Reply, T
 
 # Tokens of several completions in one sequence, at most. Their mask is dense, and attention looks
-# at all pairs of tokens. A GPU is hardly slower for it; prompts of models that it trains are long.
+# at all pairs of tokens. Models that are trained on a GPU have longer prompts.
 MAX_SHARED_SEQUENCE = 1024
 MAX_SHARED_SEQUENCE_GPU = 4096
 ALIGNED_WIDTH = 8  # of masks that a GPU's attention takes as they are
@@ -114,7 +114,7 @@ def micro_batches(
     def fits(batch: list[Bundle]) -> bool:
         longest = batch[-1].tokens
         if longest > limit and any(len(bundle.indices) > 1 for bundle in batch):
-            return False  # a long sequence gets no mask from others, whose size would be its square
+            return False  # a mask would grow with the square of the long sequence
         return len(batch) * longest <= max_tokens
 
     packed = bundles(examples, limit)
@@ -188,7 +188,7 @@ def pack_prefix_tree(
         trees.append(_prefix_tree(_input_ids(examples[i]) for i in bundle.indices))
     width = max((len(tree.token_ids) for tree in trees), default=1)
     has_mask = len(packed) < len(examples)
-    if has_mask and like.is_cuda:  # which other masks are copied to, in every layer
+    if has_mask and like.is_cuda:  # attention would pad another mask in every layer
         width = ALIGNED_WIDTH * math.ceil(width / ALIGNED_WIDTH)
 
     def padded(rows: list[list[int]], padding: int) -> Tensor:

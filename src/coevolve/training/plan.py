@@ -82,9 +82,7 @@ SETTINGS: tuple[dict[str, Any], ...] = (
         "max_tokens_per_micro_batch": 4096,
     },
 )
-
-
-# What takes the place of Unsloth, which trains one policy, and not under TRL's trainer.
+# What takes Unsloth's place for several policies and under TRL's trainer, where it cannot train.
 WITHOUT_UNSLOTH = {"unsloth+vllm": "vllm", "unsloth": "torch"}
 
 
