@@ -19,6 +19,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
+# Imported before a pretend package stands in vLLM's place, which TRL would look into.
+from trl.generation import vllm_client
+
 END = 0  # the token of every reply
 
 
@@ -255,7 +258,7 @@ class PretendClient:
 def install_server(patch: pytest.MonkeyPatch) -> PretendServer:
     """Put a pretend server behind every address, and its client in TRL's place."""
     server = PretendServer()
-    patch.setattr("trl.generation.vllm_client.VLLMClient", PretendClient)
+    patch.setattr(vllm_client, "VLLMClient", PretendClient)
     patch.setattr("coevolve.engines.vllm_server.broadcast", server.broadcast)
     patch.setattr(httpx, "get", server.get)
     patch.setattr(httpx, "post", server.post)
