@@ -136,6 +136,6 @@ def _file_of_module(name: str) -> str:
         return getattr(module, "__file__", None) or ""
     try:
         spec = find_spec(name)
-    except (ImportError, AttributeError, ValueError):
+    except Exception:  # noqa: BLE001 it imports the packages around the module
         return ""
     return (spec.origin if spec else None) or ""

@@ -116,6 +116,21 @@ class TestFiles:
         different = [name for name in hashes if changed[name] != hashes[name]]
         assert [Path(name).name for name in different] == ["rules.py"]
 
+    def test_a_package_that_fails_as_it_is_imported_has_no_file(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        package = tmp_path / "needs_a_gpu"
+        package.mkdir()
+        (package / "__init__.py").write_text("assert False, 'no GPU'\n")
+        (package / "kernels.py").write_text("")
+        late = "def fast():\n    import needs_a_gpu.kernels\n"
+        (tmp_path / "own.py").write_text(METHOD + late)
+        monkeypatch.syspath_prepend(tmp_path)
+        module = import_file(tmp_path / "own.py")
+        assert [Path(name).name for name in plugins.hashes_of_sources(module.Own)] == [
+            "own.py"
+        ]
+
     def test_a_paper_s_method_has_no_files_of_a_user(self) -> None:
         assert plugins.hashes_of_sources(MAE) == {}
 
