@@ -18,6 +18,7 @@ from coevolve.rollout.scheduler import play
 from coevolve.rollout.stepper import EpisodeStepper
 from coevolve.rollout.voting import majority
 from coevolve.text.prompts import read
+from coevolve.text.verify.exact import spelling
 from coevolve.types import Outcome, Reply, Role, Turn
 
 HEAD = "<question>1+1</question>"
@@ -96,6 +97,21 @@ def play_by_hand(
 )
 def test_majority(answers: list[str | None], winner: str | None, votes: int) -> None:
     assert majority(answers) == (winner, votes)
+
+
+@pytest.mark.parametrize(
+    ("answers", "winner", "votes"),
+    [
+        pytest.param(["8", "$7$", "7."], "$7$", 2, id="as it was first written"),
+        pytest.param(["Paris", None, "the paris"], "Paris", 2, id="case, articles"),
+        pytest.param([None, None], None, 0, id="no vote"),
+        pytest.param([">", "<", ">"], ">", 2, id="nothing but punctuation"),
+    ],
+)
+def test_answers_of_one_spelling_vote_together(
+    answers: list[str | None], winner: str | None, votes: int
+) -> None:
+    assert majority(answers, spelling) == (winner, votes)
 
 
 def test_vanilla_asks_once() -> None:

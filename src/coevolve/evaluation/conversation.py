@@ -8,6 +8,7 @@ from coevolve.methods.base import Method
 from coevolve.rollout.voting import majority
 from coevolve.text import blocks, prompts
 from coevolve.text.parse import boxed
+from coevolve.text.verify.exact import spelling
 from coevolve.types import Dialogue, Episode, Outcome, Reply, T, Turn
 
 SHOWN_ROUNDS = 2  # earlier rounds in a prompt: CoMAS's horizon (Table 2)
@@ -126,7 +127,7 @@ class Conversation:
 
     def end_by_vote(self, answers: list[str | None]) -> Outcome:
         """Return the outcome with the answer of the majority."""
-        answer, votes = majority(answers)
+        answer, votes = majority(answers, spelling)
         return self.outcome(answer, answers=answers, votes=votes)
 
     def end_by_summary(self, replies: Sequence[Reply]) -> Episode:

@@ -19,7 +19,8 @@ from coevolve.methods.facts import as_float, mean_known
 from coevolve.rollout.engine import Engine
 from coevolve.rollout.voting import majority
 from coevolve.runs.record import Recorder
-from coevolve.text.parse import answer_line
+from coevolve.text.parse import answer_line, tag
+from coevolve.text.verify.exact import spelling
 from coevolve.types import Dialogue, Episode, Outcome, Reply
 from coevolve.worlds import World
 
@@ -45,7 +46,6 @@ class AnswerRewardMethod(Method):
     """Agents answer one of CoNL's questions; an answer's reward goes to all its agent's replies."""
 
     paper_name: ClassVar[str] = "conl"
-    read_answer = staticmethod(answer_line)
     PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = CoNL.PAPER_RUN_VALUES
     PAPER_METHOD_VALUES: ClassVar[Mapping[str, Any]] = {"test_time": True}
 
@@ -53,7 +53,7 @@ class AnswerRewardMethod(Method):
     """N, the number of solutions, or of agents in the conversation (Appendix E)."""
 
     estimator: Estimator = "group_mean"
-    """Centred over the N agents, as CoNL's segments are."""
+    """Rewards are centred over the N agents, as CoNL's segments are; `gpu` has CoNL's GAE."""
 
     test_time: bool = False
     """Whether to train on the test questions, as the paper does (section 4.1)."""
@@ -82,7 +82,7 @@ class AnswerRewardMethod(Method):
         """Let all agents answer one question and reward them; a round shares a baseline."""
         question = rng.choice(self.conl.questions)
         solutions = yield from self.solve(question)
-        answers = [answer_line(text) for text in solutions.texts]
+        answers = [self.read_answer(text) for text in solutions.texts]
         rewards = self.rewards(question, answers)
         samples = []
         for replies in solutions.rounds:
@@ -106,6 +106,11 @@ class AnswerRewardMethod(Method):
         replies = yield turns
         return Solutions(rounds=[replies], texts=[reply.text for reply in replies])
 
+    def read_answer(self, text: str) -> str | None:
+        """Return the answer line of a solution, or of the revised solution in a reply."""
+        revised = tag(text, "revised_solution")
+        return answer_line(text if revised is None else revised)
+
     def rewards(
         self, question: str, answers: Sequence[str | None]
     ) -> list[float | None]:
@@ -115,7 +120,7 @@ class AnswerRewardMethod(Method):
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """Return the answers, whether they and their majority are correct, and tokens per turn."""
         trace: EpisodeTrace = outcome.trace
-        winner, _ = majority(trace.answers)
+        winner, _ = majority(trace.answers, spelling)
         majority_verdict = world.is_correct(trace.question, winner)
         verdicts = [world.is_correct(trace.question, one) for one in trace.answers]
         lengths: list[float] = []
@@ -156,8 +161,15 @@ class SRT(AnswerRewardMethod):
         self, question: str, answers: Sequence[str | None]
     ) -> list[float | None]:
         """Return 1 for the answers that equal the majority's, 0 for the others."""
-        winner, _ = majority(answers)
-        return [float(answer is not None and answer == winner) for answer in answers]
+        winner, _ = majority(answers, spelling)
+        return [float(_agree(answer, winner)) for answer in answers]
+
+
+def _agree(answer: str | None, winner: str | None) -> bool:
+    """Whether an answer is the winner, in any spelling."""
+    if answer is None or winner is None:
+        return False
+    return spelling(answer) == spelling(winner)
 
 
 class GroundTruth(AnswerRewardMethod):
