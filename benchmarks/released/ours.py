@@ -12,7 +12,6 @@ from coevolve.methods.baselines.rzero import AnsweredQuestion, Proposal, RZero, 
 from coevolve.methods.baselines.ttrl_maporl import TTRL
 from coevolve.methods.format_reward import format_reward
 from coevolve.methods.mae import MAE
-from coevolve.methods.mae.method import read_pairs
 from coevolve.methods.mae.reading import READINGS
 from coevolve.methods.mae.rewards import score_or_neutral
 from coevolve.text.parse import boxed, tag
@@ -82,7 +81,7 @@ def mae_solver_reward(variant: str, case: Case) -> float:
     """Return the reward of an answer, given its judgement."""
     method = MAE(variant=variant)
     reply = as_reply(case["answer"])
-    pairs = read_pairs(["1+1?"], [reply])
+    pairs = method.read_pairs(["1+1?"], [reply])
     (judged,) = answered(method.judge_pairs(pairs), [[case["judgement"]]])
     return method.solver_reward(reply, judged.score)
 

@@ -1,9 +1,13 @@
 """How MAE reads replies: as the paper says, and as the authors' released code does."""
 
+import re
+
 import pytest
 from pytest import approx
 
+from coevolve.methods.mae.method import MAE
 from coevolve.methods.mae.reading import OFFICIAL, PAPER
+from coevolve.types import Reply, Turn
 
 
 class TestOfficialScore:
@@ -95,3 +99,18 @@ def test_the_paper_reads_more_strictly() -> None:
     assert PAPER.score("<score>12</score>") == 0.5
     assert PAPER.score("8") is None
     assert PAPER.format("</score><score>", "score") == 0.0
+
+
+class AnyNumber(MAE):
+    """MAE with a reader of its own: the last number of a reply is the answer."""
+
+    def read_answer(self, text: str) -> str | None:
+        """Return the last number."""
+        numbers = re.findall(r"[0-9]+", text)
+        return numbers[-1] if numbers else None
+
+
+def test_training_reads_answers_as_the_method_does() -> None:
+    turn = Turn("solver", ())
+    (pair,) = AnyNumber().read_pairs(["2+3"], [Reply(turn, "it is 5")])
+    assert pair.answer == "5"

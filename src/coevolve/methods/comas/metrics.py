@@ -1,33 +1,35 @@
 """What is recorded about an episode of CoMAS: correctness, rewards of every agent, and costs."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from coevolve.methods.comas import rewards
 from coevolve.methods.comas.records import EpisodeTrace, RewardedReply, Round
 from coevolve.methods.facts import mean_known
-from coevolve.text.parse import boxed
 from coevolve.worlds import World
 
 # Metric: the score, or without scoring the verdict, that it counts.
 SCORE_METRICS = {"score_1": 1, "score_2": 2, "score_3": 3}
 VERDICT_METRICS = {"judged_correct": True}
 Metrics = dict[str, Any]
+ReadAnswer = Callable[[str], str | None]
 
 
 def episode_metrics(
     trace: EpisodeTrace,
     world: World,
+    read_answer: ReadAnswer,
     agents: Sequence[str],
     score_metrics: Mapping[str, int],
 ) -> Metrics:
     """Return the facts of one episode, see `Method.observe`.
 
-    `agents` are the names of the policies; `score_metrics` is one of the two tables above.
+    `read_answer` is the method's; `agents` are the names of the policies; `score_metrics` is one of
+    the two tables above.
     """
     truths = []
     for round_ in trace.rounds:
-        answer = boxed(round_.solution.reply.text)
+        answer = read_answer(round_.solution.reply.text)
         truths.append(world.is_correct(trace.question, answer))
     solution_rewards = [round_.solution.reward for round_ in trace.rounds]
     scores: list[int | None] = []

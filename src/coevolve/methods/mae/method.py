@@ -17,7 +17,6 @@ from coevolve.methods.mae.metrics import episode_metrics
 from coevolve.methods.mae.reading import READINGS
 from coevolve.methods.mae.records import Assessment, EpisodeTrace, JudgedAnswer, Pair
 from coevolve.rollout.pools import Pool
-from coevolve.text.parse import tag
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Turn
 from coevolve.validation import PathText
 from coevolve.worlds import World
@@ -115,7 +114,7 @@ class MAE(Method):
         # D is never empty: it starts with the world's questions.
         questions = [D.sample(rng) for _ in range(self.solves)]  # 16
         replies = yield [self.solver(question=q) for q in questions]  # 17
-        pairs = read_pairs(questions, replies)
+        pairs = self.read_pairs(questions, replies)
         for pair in pairs:
             if pair.answer is not None:
                 P.add(pair)  # 18
@@ -157,7 +156,7 @@ class MAE(Method):
             *[attempt_turn] * self.attempts,
         ]
         attempts = yield from self.judge_pairs(
-            read_pairs([question] * len(replies), replies)
+            self.read_pairs([question] * len(replies), replies)
         )
         score = self.reading.score(judgement.text)
         quality = rewards.score_or_neutral(score)
@@ -223,6 +222,15 @@ class MAE(Method):
 
     # What grows, and what is recorded.
 
+    def read_pairs(
+        self, questions: Sequence[str], replies: Sequence[Reply]
+    ) -> list[Pair]:
+        """Return each question with the answer in the reply to it."""
+        pairs = []
+        for question, reply in zip(questions, replies, strict=True):
+            pairs.append(Pair(question, self.read_answer(reply.text)))
+        return pairs
+
     @cached_property
     def pools(self) -> dict[str, Pool]:
         """The question dataset D and the pair dataset P."""
@@ -244,11 +252,3 @@ class MAE(Method):
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """Return this episode's metrics: what the Judge said, and whether the oracle agrees."""
         return episode_metrics(outcome.trace, world, self.quality_filter)
-
-
-def read_pairs(questions: Sequence[str], replies: Sequence[Reply]) -> list[Pair]:
-    """Return each question with the answer in the reply to it."""
-    pairs = []
-    for question, reply in zip(questions, replies, strict=True):
-        pairs.append(Pair(question, tag(reply.text, "answer")))
-    return pairs
