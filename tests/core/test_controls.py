@@ -1,6 +1,6 @@
 """Control arms: other rewards, and an oracle as judge."""
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from dataclasses import replace
 from random import Random
 from statistics import fmean
@@ -11,6 +11,7 @@ from small_runs import assert_same_bytes, train_small
 from coevolve.advantages.segments import segments
 from coevolve.cli import main
 from coevolve.methods.base import Method
+from coevolve.methods.baselines.srt import SRT
 from coevolve.methods.conl.metrics import ranking_correct
 from coevolve.methods.conl.parsing import ranking
 from coevolve.methods.mae.method import MAE
@@ -24,7 +25,6 @@ from coevolve.training.controls import rewards
 from coevolve.training.controls.control import Control
 from coevolve.training.controls.control import check as config_check
 from coevolve.training.controls.dial import Dial
-from coevolve.training.controls.forms import FORMS, has_form
 from coevolve.training.controls.oracle_judge import (
     ORACLE,
     REVIEW,
@@ -89,39 +89,6 @@ def test_random_rewards_do_not_depend_on_the_reply():
     drawn = rewards_of(rewards.random([outcome], Random(2)), "solver")
     assert 0 <= min(drawn) < 0.1 < 0.9 < max(drawn) <= 1
     assert 0.4 < fmean(drawn) < 0.6
-
-
-def test_format_pays_the_form_alone():
-    wrong = sample("solver", 0.0, "<answer>99</answer>", question="1+1")
-    unreadable = sample("solver", 1.0, "2", question="1+1")
-    cut_off = sample("solver", 1.0, "<answer>2</answer>", question="1+1")
-    cut_off = replace(cut_off, reply=replace(cut_off.reply, finished=False))
-    outcome = Outcome([wrong, unreadable, cut_off])
-    paid = rewards.by_form([outcome], MAE())
-    assert rewards_of(paid, "solver") == [1.0, 0.0, 0.0]
-
-
-@pytest.mark.parametrize("source", sorted(FORMS))
-def test_every_form_belongs_to_a_shipped_prompt(source):
-    paper, name = source.split("/")
-    assert name in prompts.available(paper, "full")
-
-
-def test_a_form_is_that_of_the_demonstrations():
-    """Demonstrations that are well formed by the tiny world's patterns have the form here."""
-    from tinyworld.demonstrations import ROLES, demonstrate, well_formed
-    from tinyworld.demonstrator import Demonstrator
-
-    rng = Demonstrator("forms")
-    method = MAE()
-    disagreements = Counter()
-    for role in ROLES:
-        for _ in range(60):
-            shown = demonstrate(rng, role)
-            reply = Reply(Turn("any", (), source=role), shown.completion)
-            if role in FORMS and well_formed(role, shown.completion):
-                disagreements[role] += not has_form(reply, method)
-    assert not +disagreements
 
 
 def mae_step(control, accuracy=1.0):
@@ -220,6 +187,16 @@ def test_votes_and_gold_answers_give_way_to_the_oracle():
     paid = rewards.by_oracle([outcome], Dial(WORLD), MAE())
     assert [one.reward for one in paid[0].samples] == [1.0, 0.0, 0.25]
     assert paid[0].facts["reward_correct"] == 1.0
+
+
+def test_the_oracle_pays_the_revised_solutions_of_srt_m():
+    texts = ["<revised_solution>ANSWER: 7</revised_solution>", "ANSWER: 6"]
+    samples = [
+        sample("revision", 0.5, text, "conl/revision", query="3+4") for text in texts
+    ]
+    outcome = Outcome([*samples, sample("verdict", 0.25, source="conl/verdict")])
+    (paid,) = rewards.by_oracle([outcome], Dial(WORLD), SRT(form="multi"))
+    assert [one.reward for one in paid.samples] == [1.0, 0.0, 0.25]
 
 
 @pytest.mark.parametrize("accuracy", [0.5, 0.7, 1.0])

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from coevolve.methods.base import Method
+from coevolve.methods.format_reward import verifier_tag
 from coevolve.text import parse
 from coevolve.types import Reply, Turn
 
@@ -15,10 +16,10 @@ FORMS: dict[str, tuple[str, ...]] = {
     "mae/judge_question": ("score",),
     "mae/judge_answer": ("score",),
     "azr/proposer": ("question",),
-    "sage/challenger": ("question", "type"),
+    "sage/challenger": ("question", "type", "VERIFIER"),
     "sage/planner": ("plan",),
-    "sage/solver": ("answer",),
-    "sage/solver_unplanned": ("answer",),
+    "sage/solver": ("ANSWER OR PROGRAM",),
+    "sage/solver_unplanned": ("ANSWER OR PROGRAM",),
     "sage/critic_question": ("score",),
     "sage/critic_plan": ("score",),
     "comas/solver": ("BOX",),
@@ -47,10 +48,24 @@ def _last_object(text: str) -> str | None:
     return body if body.endswith("}") else None
 
 
+def _verifier(text: str) -> str | None:
+    """Return what checks the answers to a task of SAGE, in the tag that its type asks for."""
+    kind = parse.tag(text, "type")
+    tag = verifier_tag(kind) if kind else None
+    return parse.tag(text, tag) if tag else None
+
+
+def _answer_or_program(text: str) -> str | None:
+    answer = parse.tag(text, "answer")
+    return parse.code_block(text) if answer is None else answer
+
+
 READERS: dict[str, Callable[[str], str | None]] = {
     "BOX": parse.boxed,
     "ANSWER LINE": parse.answer_line,
     "OBJECT": _last_object,
+    "VERIFIER": _verifier,
+    "ANSWER OR PROGRAM": _answer_or_program,
 }
 
 

@@ -20,6 +20,7 @@ ANSWERING = (
     "comas/solution",
     "conl/plain",
     "conl/proposal",
+    "conl/revision",
     "spice/reasoner",
     "spice/reasoner_conversation",
 )
