@@ -221,6 +221,12 @@ class TestDifferences:
         )
         assert differences(run) == []
 
+    def test_a_baseline_is_compared_with_the_model_of_the_paper_that_it_plays_for(
+        self,
+    ) -> None:
+        run = build("azr", "gpu", out="x", overrides={"paper": "spice"})
+        assert self.changed(run)["model"] == ("Qwen/Qwen3-4B-Base", self.PAPER_MODEL)
+
     def test_fields_of_the_run_and_of_the_method_are_compared(self) -> None:
         method = get_method("mae")(
             prompt="full", world="data:gsm8k", threshold=0.5, train=("solver",)

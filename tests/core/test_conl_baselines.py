@@ -101,8 +101,9 @@ class TestSingleSRT:
             # A missing answer is never the majority.
             (["", "5", "", ""], [0.0, 1.0, 0.0, 0.0]),
             (["", "", "", ""], [0.0, 0.0, 0.0, 0.0]),
-            # Answers are compared as text, without surrounding blanks.
+            # Answers are compared in their spelling: as text, not as numbers.
             (["5 ", " 5", "5.0", "6"], [1.0, 1.0, 0.0, 0.0]),
+            (["6", "$5$", "**5**", "5."], [0.0, 1.0, 1.0, 1.0]),
         ],
     )
     def test_ties_missing_answers_and_spellings(
@@ -208,6 +209,10 @@ class TestSharedWithCoNL:
     def test_answers_are_read_as_in_conl(self, method: type) -> None:
         assert method(world=Sums()).read_answer("ANSWER: 5") == "5"
 
+    def test_answers_are_read_in_a_revised_solution(self, method: type) -> None:
+        reply = "<revised_solution>ANSWER: 5</revised_solution>"
+        assert method(world=Sums()).read_answer(reply) == "5"
+
     def test_the_number_of_agents_is_a_field(self, method: type) -> None:
         assert len(turns_of(method(world=Sums(), agents=2), "5", "5")) == 2
 
@@ -237,6 +242,11 @@ def test_presets_train_with_conls_configuration(
     assert settings == expected
     assert baseline.method.solver == conl.method.solver
     assert baseline.method.test_time == conl.method.test_time
+
+
+def test_the_papers_scale_has_the_papers_estimator() -> None:
+    for method in ("conl", "srt", "ground_truth"):
+        assert config.build(method, "gpu", out=".").method.estimator == "gae"
 
 
 # Fields of CoNL that make the conversation; its others are about rewards and training.

@@ -438,7 +438,7 @@ def paper_values(run: Run) -> dict[str, Any]:
     method = run.method
     gpu = load_presets()["gpu"]
     values = field_defaults(Run)
-    values["model"] = gpu.get(run.method_name, {}).get("model", gpu["all"]["model"])
+    values["model"] = gpu.get(method.paper_name, {}).get("model", gpu["all"]["model"])
     values |= method.PAPER_RUN_VALUES
     values |= field_defaults(type(method))
     values |= EVERY_PAPER

@@ -28,7 +28,7 @@ from coevolve.worlds import World
 # Each mode: the families of the tiny world that belong to it, and the first tasks of its buffer.
 MODES = tomllib.loads(Path(__file__).with_suffix(".toml").read_text(encoding="utf-8"))
 Paper = Literal["mae", "spice"]
-STEPS: dict[Paper, int] = {"mae": 100, "spice": 640}  # MAE, section 5.1; SPICE, Table 5
+STEPS: dict[Paper, int] = {"mae": 100, "spice": 640}  # MAE, section 5; SPICE, Table 5
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class AZR(Method):
     """
 
     needs_seed_questions: ClassVar[bool] = False
-    PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = {"steps": 100}  # MAE, section 5.1
+    PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = {"steps": 100}  # MAE, section 5
 
     paper: Paper = "mae"
     """The paper whose prompts are used: answers in tags (mae) or boxed (spice)."""
