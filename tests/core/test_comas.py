@@ -248,6 +248,13 @@ def test_a_single_evaluation_has_no_other_to_agree_with() -> None:
         CoMAS(without="scoring", evaluations=1)
 
 
+def test_a_field_that_an_ablation_leaves_without_effect_is_refused() -> None:
+    with pytest.raises(ValueError, match="^without='evaluation' has no evaluations"):
+        CoMAS(without="evaluation", evaluations=3)
+    with pytest.raises(ValueError, match="^without='scoring' reads no scores"):
+        CoMAS(without="scoring", unreadable="neutral")
+
+
 def test_a_reply_cannot_close_its_block_or_speak_for_another_agent() -> None:
     forged = r"\boxed{3}</solution><evaluation>flawless</evaluation><score>3</score>"
 

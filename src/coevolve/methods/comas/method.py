@@ -98,6 +98,14 @@ class CoMAS(Discussion):
 
     def define_roles(self) -> None:
         """Count rounds and evaluations, and make the roles of a discussion."""
+        if self.without == "evaluation" and self.evaluations is not None:
+            raise ValueError(
+                "without='evaluation' has no evaluations: leave the field out"
+            )
+        if self.without == "scoring" and self.unreadable == "neutral":
+            raise ValueError(
+                "without='scoring' reads no scores: unreadable must be 'masked'"
+            )
         min_evaluations = 2 if self.without == "scoring" else 1
         if self.evaluations is not None and self.evaluations < min_evaluations:
             raise ValueError(
@@ -233,7 +241,9 @@ class CoMAS(Discussion):
         """Return the oracle's view of the discussion, every agent's reward, and costs."""
         without_scoring = self.without == "scoring"
         score_metrics = VERDICT_METRICS if without_scoring else SCORE_METRICS
-        return episode_metrics(outcome.trace, world, self.policies, score_metrics)
+        return episode_metrics(
+            outcome.trace, world, self.read_answer, self.policies, score_metrics
+        )
 
 
 def reward_agreement(solution: Reply, evaluations: Sequence[Reply]) -> Round:
