@@ -9,7 +9,10 @@ import re
 from coevolve.text.fences import only_program
 
 NUMBER = re.compile(r"-?(?:0|[1-9][0-9]{0,5})(?:\.[0-9]{1,6})?")
-PLACEHOLDER = re.compile(r"[.…]+|\[(?:Your|Write)\b[^\[\]]*\]|\$ANSWER\$?")
+PLACEHOLDER = re.compile(
+    r"[.…]+|\[(?:Your|Write|The last line)\b[^\[\]]*\]|\$ANSWER\$?"
+)
+LIST_MARK = re.compile(r"(?:[0-9]{1,3}[.)]|[-*])[^\S\n]+")
 HEDGE = re.compile(r"(?<![^\W\d_])or(?![^\W\d_])", re.IGNORECASE)
 INEQUALITY = re.compile(r"[<>≤≥]|\\(?:lt|gt|leq?|geq?)(?![a-z])")
 BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
@@ -69,14 +72,24 @@ def only(text: str, name: str) -> str:
 
 
 def filled(content: str) -> str | None:
-    """Strip the content; None if it is empty or an untouched placeholder.
+    """Strip the content; None if it is empty, or consists of untouched placeholders.
 
-    Placeholders are dots alone, `$ANSWER`, and one bracket `[Your ...]` or `[Write ...]` alone.
+    Placeholders are dots alone, `$ANSWER`, and a bracket of our prompts, such as `[Your ...]`. They
+    may be items of a list.
     """
     content = content.strip()
-    if not content or PLACEHOLDER.fullmatch(content):
+    if PLACEHOLDER.fullmatch(content):
+        return None
+    if all(_is_placeholder(line.strip()) for line in content.splitlines()):
         return None
     return content
+
+
+def _is_placeholder(line: str) -> bool:
+    """Whether a line is empty or a placeholder, perhaps as an item of a list."""
+    mark = LIST_MARK.match(line)
+    item = line[mark.end() :] if mark else line
+    return not item or PLACEHOLDER.fullmatch(item) is not None
 
 
 def tag(text: str, name: str) -> str | None:

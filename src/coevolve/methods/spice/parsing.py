@@ -270,9 +270,9 @@ def read_format(text: str) -> str | None:
     free_form = fields.get("suitable_for_free_form")
     if type(mcq) is not bool or type(free_form) is not bool or mcq == free_form:
         return None
+    if mcq:
+        return MCQ
     answer_type = fields.get("best_answer_type")
     if answer_type is not None and answer_type not in ANSWER_TYPES:
         return None
-    if mcq:
-        return MCQ
     return "String" if answer_type is None else str(answer_type)
