@@ -51,7 +51,8 @@ def difficulty(verified: Sequence[float | None]) -> float | None:
 def challenger_reward(quality: float, difficulty: float | None, format: float) -> float:
     """Return (s_q + r_d + r_f) / 3 (equation 5), or (s_q + r_f) / 2 without difficulty (6).
 
-    The difficulty is None for a question that the quality gate or the verifier check rejects.
+    The difficulty is None for a question that the quality gate or the verifier check rejects, and
+    where no attempt could be scored.
     """
     if difficulty is None:
         return (quality + format) / 2
