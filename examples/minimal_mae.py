@@ -169,8 +169,9 @@ def play(policy: Policy, world: TinyWorld, episode: int) -> list[Sample]:
     reward = (neutral(grade) + form) / 2
     samples.append(Sample("solver", solution, reward))
 
-    # The Judge grades an answer once more, to be trained. It is never told what is right, so all
-    # that it can earn is the reward for its form (section 4.3, lines 20 and 21).
+    # The Judge grades an answer once more, to be trained; the paper draws it from a pool of pairs.
+    # It is never told what is right, so all that it can earn is the reward for its form (section
+    # 4.3, lines 20 and 21).
     answer = read_tag(solution.text, "answer")
     if answer is not None:
         prompt = JUDGE_ANSWER.format(question=question, answer=answer)
