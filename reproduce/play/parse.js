@@ -3,7 +3,8 @@
 // Code fences, which the embedded model never writes, are ordinary text here.
 
 const NUMBER = /^-?(?:0|[1-9][0-9]{0,5})(?:\.[0-9]{1,6})?$/;
-const PLACEHOLDER = /^(?:[.…]+|\[(?:Your|Write)\b[^[\]]*\]|\$ANSWER\$?)$/;
+const PLACEHOLDER = /^(?:[.…]+|\[(?:Your|Write|The last line)\b[^[\]]*\]|\$ANSWER\$?)$/;
+const LIST_MARK = /^(?:[0-9]{1,3}[.)]|[-*])[^\S\n]+/;
 const HEDGE = /(?<!\p{L})or(?!\p{L})/iu;
 const INEQUALITY = /[<>≤≥]|\\(?:lt|gt|leq?|geq?)(?![a-z])/;
 const BOX = /\\(?:boxed|fbox)(?![A-Za-z])\s*/g;
@@ -39,10 +40,17 @@ export function only(text, name) {
   return pairs && pairs.length === 1 ? pairs[0] : "";
 }
 
-/** Strip a content; null if it is empty or an untouched placeholder. */
+/** Strip a content; null if it is empty or consists of untouched placeholders. */
 export function filled(content) {
   const stripped = content.trim();
-  return stripped === "" || PLACEHOLDER.test(stripped) ? null : stripped;
+  if (PLACEHOLDER.test(stripped)) return null;
+  return stripped.split("\n").every(isPlaceholder) ? null : stripped;
+}
+
+/** Whether a line is empty or a placeholder, perhaps as an item of a list. */
+function isPlaceholder(line) {
+  const item = line.trim().replace(LIST_MARK, "");
+  return item === "" || PLACEHOLDER.test(item);
 }
 
 /** Return the stripped content of the text's one <name> pair, or null. */

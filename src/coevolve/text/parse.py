@@ -80,7 +80,7 @@ def filled(content: str) -> str | None:
     content = content.strip()
     if PLACEHOLDER.fullmatch(content):
         return None
-    if all(_is_placeholder(line.strip()) for line in content.splitlines()):
+    if all(_is_placeholder(line.strip()) for line in content.split("\n")):
         return None
     return content
 
