@@ -66,10 +66,15 @@ class Effect:
 
     @property
     def evidence(self) -> float:
-        """The difference in standard errors, minus infinity where these are unknown."""
+        """How surely the true difference is positive: minus the logarithm of the one-sided p-value.
+
+        Minus infinity where the standard error is unknown.
+        """
         unit = self.standard_error or 1e-9
-        in_units = self.delta / unit
-        return -np.inf if np.isnan(in_units) else in_units
+        t = self.delta / unit
+        if np.isnan(t):
+            return -np.inf
+        return -float(scipy.stats.t.logsf(t, self.dof))
 
     @property
     def limits(self) -> tuple[float, float]:
@@ -84,9 +89,14 @@ class Effect:
 
     def detectable(self, power: float, alpha: float = 1 - LEVEL) -> float:
         """Return the smallest true difference that has p <= alpha with probability `power`."""
+        if not np.isfinite(self.standard_error) or not alpha > 0:
+            return np.nan
         critical = student_quantile(1 - alpha / 2, self.dof)
-        margin = student_quantile(power, self.dof)
-        return float((critical + margin) * self.standard_error)
+        if np.isinf(self.dof):
+            in_units = critical + scipy.stats.norm.ppf(power)
+        else:
+            in_units = scipy.special.nctdtrinc(self.dof, 1 - power, critical)
+        return float(in_units * self.standard_error)
 
 
 def total(components: Sequence[VarianceComponent]) -> VarianceComponent:
