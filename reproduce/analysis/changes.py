@@ -35,6 +35,7 @@ def rejudged(
 
     A claim without a test keeps its verdict.
     """
+    nan = float("nan")
     rows = []
     for name, row in earlier.iterrows():
         claim = registry[str(name)]
@@ -42,8 +43,8 @@ def rejudged(
             "paper": claim["paper"],
             "kind": claim["kind"],
             "tests": claims.tests_of(str(name), claim),
-            "paper_effect": claim.get("paper_effect", float("nan")),
-            "margin": verdicts.margin_of(claim),
+            "paper_effect": claim.get("paper_effect", nan),
+            "margin": nan if claim["kind"] == "order" else verdicts.margin_of(claim),
         }
         rows.append({"claim": name, **row, **fields})
     return verdicts.corrected(pd.DataFrame(rows)).set_index("claim")["verdict"]

@@ -13,7 +13,9 @@ import pandas as pd
 from reproduce.analysis import corrections
 from reproduce.analysis.stats import Effect, Estimate
 
-MARGIN = 5.0  # points of accuracy that count as no effect
+MARGIN = (
+    5.0  # points of accuracy that count as no effect; less where the paper prints less
+)
 MARGINS = {  # by metric, or by column of a run's metrics; other units have no margin
     "accuracy": MARGIN,
     "cross_play": MARGIN,
@@ -27,7 +29,7 @@ CORRECTIONS = {  # of the tests of a paper
     "headline": corrections.HOLM,
     "other": corrections.BENJAMINI_HOCHBERG,
 }
-SIZED = ("greater", "trend")  # kinds of claims whose effect is the one that is printed
+SIZED = ("greater",)  # kinds of claims whose effect is measured as the printed one is
 
 FOUND = "found"
 OPPOSITE = "opposite"
@@ -44,7 +46,8 @@ MEANINGS = {  # in the order of tables and pages
     FOUND: "significant in the claimed direction after the correction for many tests; or a "
     "ratio known to lie within a factor of 1.5 of the printed one",
     OPPOSITE: "significant in the other direction after the correction",
-    NO_EFFECT: "the 90 % interval lies within 5 points of zero",
+    NO_EFFECT: "the 90 % interval lies within 5 points of zero, and within the printed effect if "
+    "that is smaller; the 95 % interval includes zero",
     SMALLER: "an effect as large as the printed one is excluded, and the sign stays open",
     OTHER_SIZE: "a ratio whose 95 % interval excludes the printed one",
     UNDECIDED: "none of these; that does not refute the claim",
@@ -90,10 +93,18 @@ def counts(ledger: pd.DataFrame) -> pd.DataFrame:
 
 
 def margin_of(claim: Mapping[str, Any]) -> float:
-    """Return how large an effect counts as none, in the claim's unit; nan without a margin."""
+    """Return how large an effect counts as none, in the claim's unit; nan without a margin.
+
+    An effect of the printed size is not none. A curve that only rises has no peak, however flat it
+    is, so peaks have no margin.
+    """
+    if claim.get("direction") == "peak":
+        return float("nan")
     metric = claim.get("metric")
     name = claim["column"] if metric == "column" else metric
-    return MARGINS.get(name, float("nan"))
+    margin = MARGINS.get(name, float("nan"))
+    printed = abs(claim.get("paper_effect", margin))
+    return min(margin, printed) if printed else margin
 
 
 def of_difference(
@@ -107,13 +118,18 @@ def of_difference(
     """
     if p <= alpha:
         return FOUND if effect.delta > 0 else OPPOSITE
-    low, high = effect.interval(EQUIVALENCE_LEVEL)
-    if -margin < low and high < margin:
+    low, high = effect.limits
+    if low <= 0 <= high and is_within(effect, margin):
         return NO_EFFECT
-    _, high = effect.limits
     if printed > 0 and high < printed:
         return SMALLER
     return UNDECIDED
+
+
+def is_within(effect: Effect, margin: float) -> bool:
+    """Whether an effect is known to be smaller than a margin: two one-sided tests at 5 %."""
+    low, high = effect.interval(EQUIVALENCE_LEVEL)
+    return -margin < low and high < margin
 
 
 def of_ratio(ratio: Estimate, printed: float) -> str:

@@ -29,8 +29,11 @@ CASES = [
     Case(verdicts.OPPOSITE, delta=-2.0),
     Case(verdicts.FOUND, delta=2.0, printed=9.0),
     # 1.64 standard errors on both sides of the effect lie inside the margin, or do not.
-    Case(verdicts.NO_EFFECT, delta=2.0, alpha=0.01),
-    Case(verdicts.NO_EFFECT, delta=-2.0, alpha=0.01),
+    Case(verdicts.NO_EFFECT, delta=1.9, alpha=0.01),
+    Case(verdicts.NO_EFFECT, delta=-1.9, alpha=0.01),
+    # 1.96 standard errors leave out zero, although the correction asks for more.
+    Case(verdicts.UNDECIDED, delta=2.0, alpha=0.01),
+    Case(verdicts.SMALLER, delta=2.0, alpha=0.01, printed=9.0),
     Case(verdicts.NO_EFFECT, delta=0.0, standard_error=3.0),
     Case(verdicts.UNDECIDED, delta=0.0, standard_error=3.1),
     Case(verdicts.UNDECIDED, delta=0.0, margin=NAN),
@@ -77,6 +80,18 @@ def test_margins_are_for_points_of_answers_alone() -> None:
     assert verdicts.margin_of({"metric": "column", "column": "validation"}) == 5
     difficulty = verdicts.margin_of({"metric": "column", "column": "difficulty"})
     assert difficulty != difficulty, "nan"
+
+
+def test_an_effect_of_the_printed_size_is_not_none() -> None:
+    accuracy = {"metric": "accuracy"}
+    assert verdicts.margin_of({**accuracy, "paper_effect": 1.5}) == 1.5
+    assert verdicts.margin_of({**accuracy, "paper_effect": -1.5}) == 1.5
+    assert verdicts.margin_of({**accuracy, "paper_effect": 20.0}) == 5
+
+
+def test_a_flat_curve_does_not_refute_a_peak() -> None:
+    margin = verdicts.margin_of({"metric": "accuracy", "direction": "peak"})
+    assert margin != margin, "nan"
 
 
 def test_verdicts_are_counted_by_paper_in_one_order() -> None:
