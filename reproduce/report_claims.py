@@ -17,7 +17,7 @@ UNITS = {
     "validation": "points",
     "pass_rate": "points",
     "pool/questions": "questions",
-    "pool_ill_formed": "share",
+    "added_ill_formed": "share",
     "parsed": "share",
     "difficulty": "difficulty",
     "true_difficulty": "difficulty",

@@ -60,6 +60,10 @@ class Ledger:
         backbones = [summary.backbone for summary in self.summaries(run)]
         return crossed.units_of(backbones, self.runs[run])
 
+    def speaks_several(self, run: str) -> bool:
+        """Whether the seeds of a run start from several backbones."""
+        return len({summary.backbone for summary in self.summaries(run)}) > 1
+
     def unit_of(self, run: str) -> dict[int, str]:
         """Return the unit of replication by seed."""
         seeds = self.runs[run]

@@ -41,6 +41,7 @@ NUMBERS = (  # columns that are nan where there is no test
     "high",
     "p",
 )
+ONE_BACKBONE = "over seeds of one backbone; other backbones may differ more"
 
 
 def step_columns(claims: Mapping[str, Claim] = CLAIMS) -> list[str]:
@@ -83,8 +84,13 @@ def _row(ledger: Ledger, claim: Claim) -> Row:
     if missing:
         why = f"needs {', '.join(missing)}"
         return _without_test(row, verdicts.NOT_RUN, why)
-    row["seeds"] = " / ".join(str(len(ledger.runs[run])) for run in arms)
-    row["units"] = " / ".join(str(len(set(ledger.units(run)))) for run in arms)
+    seeds = [str(len(ledger.runs[run])) for run in arms]
+    units = [_units_in_words(ledger, run) for run in arms]
+    row["seeds"] = " / ".join(seeds)
+    row["units"] = " / ".join(units)
+    if any(_is_one_backbone(ledger, run) for run in arms):
+        notes = [row["why"], ONE_BACKBONE]
+        row["why"] = "; ".join(filter(None, notes))
     if _is_peak(claim):
         return _peak_row(row, ledger, claim)
     sides = _sides(ledger, claim)
@@ -93,11 +99,30 @@ def _row(ledger: Ledger, claim: Claim) -> Row:
         return _without_test(row, verdicts.NOT_RUN, why)
     if claim["kind"] == "ratio":
         return _ratio_row(row, ledger, claim, _ratio(sides))
-    effect = _weakest_step(sides)
+    steps = _steps(sides)
+    effect = min(steps, key=lambda step: step.evidence)
+    if not all(verdicts.is_within(step, row["margin"]) for step in steps):
+        row["margin"] = np.nan  # an order is flat only if all of its steps are
     if claim.get("direction") == "down":
         effect = replace(effect, delta=-1 * effect.delta)
     p = min(1.0, _steps_tried(claim, effect) * effect.p)
     return _tested_row(row, ledger, claim, effect, p)
+
+
+def _units_in_words(ledger: Ledger, run: str) -> str:
+    """Return how many units a run has, and what they are."""
+    unit = "backbone" if ledger.speaks_several(run) else "seed"
+    units = set(ledger.units(run))
+    count = len(units)
+    plural = "" if count == 1 else "s"
+    return f"{count} {unit}{plural}"
+
+
+def _is_one_backbone(ledger: Ledger, run: str) -> bool:
+    """Whether a trained run has several seeds, all of one backbone."""
+    if len(ledger.runs[run]) < 2 or ledger.is_untrained(run):
+        return False
+    return not ledger.speaks_several(run)
 
 
 def _is_peak(claim: Claim) -> bool:
@@ -201,12 +226,12 @@ def _sides(ledger: Ledger, claim: Claim) -> list[Side] | None:
     return sides
 
 
-def _weakest_step(sides: Sequence[Side]) -> Effect:
-    """Return the difference of neighbouring sides with the weakest evidence, or a lone side."""
+def _steps(sides: Sequence[Side]) -> list[Effect]:
+    """Return the differences of neighbouring sides, or a lone side."""
     if len(sides) == 1:
-        return difference(sides[0])
-    steps = [difference(side, following) for side, following in pairwise(sides)]
-    return min(steps, key=lambda step: step.evidence)
+        return [difference(sides[0])]
+    pairs = pairwise(sides)
+    return [difference(side, following) for side, following in pairs]
 
 
 def _ratio(sides: Sequence[Side]) -> Estimate:

@@ -125,7 +125,7 @@ class RunFolders:
 
     def step_metrics(self, run: str) -> pd.DataFrame:
         """Return a row per seed and step."""
-        return self._rows(run, "metrics")
+        return with_added(self._rows(run, "metrics"))
 
     def conversations(self, run: str) -> pd.DataFrame:
         """Return a row per seed and examined question."""
@@ -153,6 +153,21 @@ class RunFolders:
             frame.insert(1, "model", model)
             frames.append(frame)
         return pd.concat(frames, ignore_index=True)
+
+
+def with_added(steps: pd.DataFrame) -> pd.DataFrame:
+    """Add the column `added_ill_formed` to step metrics with a pool of questions (MAE).
+
+    It is the share of ill-formed questions among those that entered the pool after step 1. The
+    whole pool says less of a filter, as it begins with many well-formed questions.
+    """
+    if not {"pool_ill_formed", "pool/questions"} <= set(steps):
+        return steps
+    size = steps["pool/questions"]
+    ill_formed = steps["pool_ill_formed"] * size
+    added = size - size.groupby(steps["seed"]).transform("first")
+    ill_formed_added = ill_formed - ill_formed.groupby(steps["seed"]).transform("first")
+    return steps.assign(added_ill_formed=ill_formed_added / added.where(added > 0))
 
 
 def read_json(path: Path) -> dict[str, Any]:

@@ -16,8 +16,8 @@ from pytest import approx
 
 from coevolve.runs.record import Recorder, write_json
 from reproduce import registry
-from reproduce.analysis import arms, claims, standins
-from reproduce.analysis.evidence import RunFolders
+from reproduce.analysis import arms, claims, standins, verdicts
+from reproduce.analysis.evidence import RunFolders, with_added
 from reproduce.analysis.stats import Effect
 from reproduce.report_claims import UNITS
 from tools import readme_numbers
@@ -110,11 +110,25 @@ def weigh(ledger: claims.Ledger, claim: dict[str, Any]) -> pd.Series:
 def test_a_verdict_follows_by_rule(case: dict, ledger: claims.Ledger) -> None:
     row = weigh(ledger, claim_of(case["kind"], **case["claim"]))
     assert row["verdict"] == case["verdict"]
-    assert bool(row["why"]) == case.get("why", False)
+    reason = row["why"].removesuffix(claims.ONE_BACKBONE)
+    assert bool(reason) == case.get("why", False)
     if "effect" in case:
         assert row["effect"] == approx(case["effect"], abs=0.01)
         assert row["low"] < row["effect"] < row["high"]
         assert row["smallest"] < 88
+
+
+def test_a_claim_about_one_backbone_says_so(ledger: claims.Ledger) -> None:
+    row = weigh(ledger, claim_of("greater", arms=["good", "base"], note="mine"))
+    assert row["units"] == "3 seeds / 1 seed"
+    assert row["why"] == f"mine; {claims.ONE_BACKBONE}"
+
+
+def test_an_order_is_flat_only_if_all_of_its_steps_are(ledger: claims.Ledger) -> None:
+    flat = claim_of("order", arms=["full", "full", "full"])
+    assert weigh(ledger, flat)["verdict"] == verdicts.NO_EFFECT
+    falling = claim_of("order", arms=["full", "part", "part"])
+    assert weigh(ledger, falling)["verdict"] == verdicts.UNDECIDED
 
 
 @pytest.fixture
@@ -132,7 +146,8 @@ def on_two_backbones(ledger: claims.Ledger, tmp_path: Path) -> claims.Ledger:
 def test_seeds_of_one_backbone_are_one_unit(on_two_backbones: claims.Ledger) -> None:
     row = weigh(on_two_backbones, claim_of("greater", arms=["good", "bad"]))
     assert row["seeds"] == "3 / 3"
-    assert row["units"] == "2 / 2"
+    assert row["units"] == "2 backbones / 2 backbones"
+    assert not row["why"]
     first_backbone = (19 + 19) / 2 - (2 + 2) / 2
     second_backbone = 20 - 1
     gain = (first_backbone + second_backbone) / 2
@@ -417,3 +432,18 @@ def test_the_ledger_s_runs_are_those_that_claims_name() -> None:
             arms.add(claim["control"])
     assert arms <= set(entries.runs)
     assert arms == set(entries.artefacts["claims"].runs)
+
+
+def test_the_share_of_added_questions_leaves_out_those_of_the_first_step() -> None:
+    steps = pd.DataFrame(
+        {
+            "seed": [0, 0, 0, 1, 1],
+            "pool/questions": [100, 110, 120, 100, 100],
+            "pool_ill_formed": [0.1, 13 / 110, 0.15, 0.0, 0.0],
+        }
+    )
+    shares = with_added(steps)["added_ill_formed"]
+    assert shares[[1, 2]].tolist() == approx([0.3, 0.4])
+    assert shares[[0, 3, 4]].isna().all()  # nothing was added
+    without_questions = steps.drop(columns="pool/questions")
+    assert "added_ill_formed" not in with_added(without_questions)
