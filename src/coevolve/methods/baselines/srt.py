@@ -47,7 +47,10 @@ class AnswerRewardMethod(Method):
 
     paper_name: ClassVar[str] = "conl"
     PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = CoNL.PAPER_RUN_VALUES
-    PAPER_METHOD_VALUES: ClassVar[Mapping[str, Any]] = {"test_time": True}
+    PAPER_METHOD_VALUES: ClassVar[Mapping[str, Any]] = {
+        "estimator": "gae",  # "the same training configuration" (section 4.1)
+        "test_time": True,
+    }
 
     agents: int = 4
     """N, the number of solutions, or of agents in the conversation (Appendix E)."""
