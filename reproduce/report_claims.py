@@ -45,6 +45,7 @@ LOOKS = {  # by group of verdicts, see `verdicts.GROUPS`
     "found": Look("found", "✓"),
     "opposite": Look("opposite", "✗"),
     "no effect, or another size": Look("size", "≈"),
+    "as small as printed": Look("small", "~"),
     "undecided": Look("undecided", "?"),
     "not decidable here": Look("untested", "–"),
 }

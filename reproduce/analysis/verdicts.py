@@ -13,9 +13,7 @@ import pandas as pd
 from reproduce.analysis import corrections
 from reproduce.analysis.stats import Effect, Estimate
 
-MARGIN = (
-    5.0  # points of accuracy that count as no effect; less where the paper prints less
-)
+MARGIN = 5.0  # points of accuracy that count as no effect
 MARGINS = {  # by metric, or by column of a run's metrics; other units have no margin
     "accuracy": MARGIN,
     "cross_play": MARGIN,
@@ -35,6 +33,7 @@ FOUND = "found"
 OPPOSITE = "opposite"
 NO_EFFECT = f"no effect beyond {MARGIN:g} points"
 SMALLER = "smaller than printed"
+AS_SMALL = "as small as printed"
 OTHER_SIZE = "other size"
 UNDECIDED = "undecided"
 IDLE = "idle"
@@ -46,10 +45,11 @@ MEANINGS = {  # in the order of tables and pages
     FOUND: "significant in the claimed direction after the correction for many tests; or a "
     "ratio known to lie within a factor of 1.5 of the printed one",
     OPPOSITE: "significant in the other direction after the correction",
-    NO_EFFECT: "the 90 % interval lies within 5 points of zero, and within the printed effect if "
-    "that is smaller; the 95 % interval includes zero",
+    NO_EFFECT: "the 90 % interval lies within 5 points of zero, and the 95 % interval holds zero",
     SMALLER: "an effect as large as the printed one is excluded, and the sign stays open",
     OTHER_SIZE: "a ratio whose 95 % interval excludes the printed one",
+    AS_SMALL: "the effect is known to be below 5 points, and the printed one is so too and lies in "
+    "the 95 % interval: the two agree, and the sign stays open",
     UNDECIDED: "none of these; that does not refute the claim",
     IDLE: "the mechanism that the claim is about had almost no effect in these runs",
     ONE_SEED: "a single trained run, whose noise is unknown",
@@ -62,6 +62,7 @@ GROUPS = {  # where verdicts are counted: a group's name, and the verdicts in it
     "found": (FOUND,),
     "opposite": (OPPOSITE,),
     "no effect, or another size": (NO_EFFECT, SMALLER, OTHER_SIZE),
+    "as small as printed": (AS_SMALL,),
     "undecided": (UNDECIDED,),
     NOT_DECIDABLE: (IDLE, ONE_SEED, NOT_RUN, CANNOT, BY_CONSTRUCTION),
 }
@@ -95,16 +96,17 @@ def counts(ledger: pd.DataFrame) -> pd.DataFrame:
 def margin_of(claim: Mapping[str, Any]) -> float:
     """Return how large an effect counts as none, in the claim's unit; nan without a margin.
 
-    An effect of the printed size is not none. A curve that only rises has no peak, however flat it
-    is, so peaks have no margin.
+    A curve that only rises has no peak, however flat it is, so peaks have no margin. Where effects
+    are not measured as the printed one is, one of the printed size is not none.
     """
     if claim.get("direction") == "peak":
         return float("nan")
     metric = claim.get("metric")
     name = claim["column"] if metric == "column" else metric
     margin = MARGINS.get(name, float("nan"))
-    printed = abs(claim.get("paper_effect", margin))
-    return min(margin, printed) if printed else margin
+    if claim.get("kind") in SIZED or not claim.get("paper_effect"):
+        return margin
+    return min(margin, abs(claim["paper_effect"]))
 
 
 def of_difference(
@@ -119,8 +121,11 @@ def of_difference(
     if p <= alpha:
         return FOUND if effect.delta > 0 else OPPOSITE
     low, high = effect.limits
-    if low <= 0 <= high and is_within(effect, margin):
-        return NO_EFFECT
+    if is_within(effect, margin):
+        if low <= printed <= high and abs(printed) < margin:
+            return AS_SMALL
+        if low <= 0 <= high:
+            return NO_EFFECT
     if printed > 0 and high < printed:
         return SMALLER
     return UNDECIDED

@@ -139,6 +139,7 @@ WORDS = {
     "smaller than printed": "size",
     "other size": "size",
     "no effect beyond 5 points": "size",
+    "as small as printed": "small",
     "undecided": "undecided",
     "one seed": "untested",
     "a word of an older ledger": "untested",

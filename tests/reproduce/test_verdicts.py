@@ -42,6 +42,13 @@ CASES = [
     Case(verdicts.UNDECIDED, delta=1.0, standard_error=4.0, printed=8.8),
     Case(verdicts.UNDECIDED, delta=-1.0, standard_error=4.0, printed=-9.0),
     Case(verdicts.NO_EFFECT, delta=0.0, printed=9.0),
+    # A printed effect below the margin lies in the interval, or does not.
+    Case(verdicts.AS_SMALL, delta=1.0, printed=2.9),
+    Case(verdicts.AS_SMALL, delta=2.0, alpha=0.01, printed=3.0),
+    Case(verdicts.AS_SMALL, delta=-1.0, printed=-2.0),
+    Case(verdicts.NO_EFFECT, delta=1.0, printed=3.0),
+    Case(verdicts.SMALLER, delta=2.0, alpha=0.01, printed=4.0),
+    Case(verdicts.UNDECIDED, delta=1.0, standard_error=3.0, printed=2.9),
 ]
 
 
@@ -83,10 +90,11 @@ def test_margins_are_for_points_of_answers_alone() -> None:
 
 
 def test_an_effect_of_the_printed_size_is_not_none() -> None:
-    accuracy = {"metric": "accuracy"}
-    assert verdicts.margin_of({**accuracy, "paper_effect": 1.5}) == 1.5
-    assert verdicts.margin_of({**accuracy, "paper_effect": -1.5}) == 1.5
-    assert verdicts.margin_of({**accuracy, "paper_effect": 20.0}) == 5
+    order = {"metric": "accuracy", "kind": "order"}
+    assert verdicts.margin_of({**order, "paper_effect": 1.5}) == 1.5
+    assert verdicts.margin_of({**order, "paper_effect": -1.5}) == 1.5
+    assert verdicts.margin_of({**order, "paper_effect": 20.0}) == 5
+    assert verdicts.margin_of({**order, "kind": "greater", "paper_effect": 1.5}) == 5
 
 
 def test_a_flat_curve_does_not_refute_a_peak() -> None:
@@ -128,6 +136,7 @@ def test_the_counts_have_all_groups_in_their_order() -> None:
         "found": 1,
         "opposite": 0,
         "no effect, or another size": 1,
+        "as small as printed": 0,
         "undecided": 0,
         "not decidable here": 3,
     }
