@@ -101,8 +101,9 @@ def _row(ledger: Ledger, claim: Claim) -> Row:
         return _ratio_row(row, ledger, claim, _ratio(sides))
     steps = _steps(sides)
     effect = min(steps, key=lambda step: step.evidence)
-    if not all(verdicts.is_within(step, row["margin"]) for step in steps):
-        row["margin"] = np.nan  # an order is flat only if all of its steps are
+    is_flat = all(verdicts.is_within(step, row["margin"]) for step in steps)
+    if claim["kind"] == "order" and not is_flat:
+        row["margin"] = np.nan  # one flat step is not enough
     if claim.get("direction") == "down":
         effect = replace(effect, delta=-1 * effect.delta)
     p = min(1.0, _steps_tried(claim, effect) * effect.p)

@@ -89,8 +89,6 @@ class Effect:
 
     def detectable(self, power: float, alpha: float = 1 - LEVEL) -> float:
         """Return the smallest true difference that has p <= alpha with probability `power`."""
-        if not np.isfinite(self.standard_error) or not alpha > 0:
-            return np.nan
         critical = student_quantile(1 - alpha / 2, self.dof)
         if np.isinf(self.dof):
             in_units = critical + scipy.stats.norm.ppf(power)

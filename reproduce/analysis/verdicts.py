@@ -45,11 +45,11 @@ MEANINGS = {  # in the order of tables and pages
     FOUND: "significant in the claimed direction after the correction for many tests; or a "
     "ratio known to lie within a factor of 1.5 of the printed one",
     OPPOSITE: "significant in the other direction after the correction",
-    NO_EFFECT: "the 90 % interval lies within 5 points of zero, and the 95 % interval holds zero",
+    NO_EFFECT: "the 90 % interval lies within 5 points of zero, and the 95 % one includes zero",
     SMALLER: "an effect as large as the printed one is excluded, and the sign stays open",
     OTHER_SIZE: "a ratio whose 95 % interval excludes the printed one",
-    AS_SMALL: "the effect is known to be below 5 points, and the printed one is so too and lies in "
-    "the 95 % interval: the two agree, and the sign stays open",
+    AS_SMALL: "the 90 % interval lies within 5 points of zero, and the 95 % one includes the "
+    "printed effect, which is below 5 points as well: the two agree, and the sign stays open",
     UNDECIDED: "none of these; that does not refute the claim",
     IDLE: "the mechanism that the claim is about had almost no effect in these runs",
     ONE_SEED: "a single trained run, whose noise is unknown",

@@ -7,8 +7,8 @@ from coevolve.methods.format_reward import verifier_tag
 from coevolve.text import parse
 from coevolve.types import Reply, Turn
 
-# Marks of a reply, by the source of its prompt: paper/prompt. A word in capitals is a form of
-# `READERS`; any other word is a tag that must stand there once, around some text.
+# Marks of a reply, by the source of its prompt: paper/prompt. A word in capitals is `ANSWER` or a
+# form of `READERS`; any other word is a tag that must stand there once, around some text.
 FORMS: dict[str, tuple[str, ...]] = {
     "mae/proposer": ("question",),
     "mae/proposer_reference": ("question",),
@@ -18,8 +18,8 @@ FORMS: dict[str, tuple[str, ...]] = {
     "azr/proposer": ("question",),
     "sage/challenger": ("question", "type", "VERIFIER"),
     "sage/planner": ("plan",),
-    "sage/solver": ("ANSWER OR PROGRAM",),
-    "sage/solver_unplanned": ("ANSWER OR PROGRAM",),
+    "sage/solver": ("ANSWER",),
+    "sage/solver_unplanned": ("ANSWER",),
     "sage/critic_question": ("score",),
     "sage/critic_plan": ("score",),
     "comas/solver": ("BOX",),
@@ -55,17 +55,12 @@ def _verifier(text: str) -> str | None:
     return parse.tag(text, tag) if tag else None
 
 
-def _answer_or_program(text: str) -> str | None:
-    answer = parse.tag(text, "answer")
-    return parse.code_block(text) if answer is None else answer
-
-
+ANSWER = "ANSWER"  # what the method reads as an answer
 READERS: dict[str, Callable[[str], str | None]] = {
     "BOX": parse.boxed,
     "ANSWER LINE": parse.answer_line,
     "OBJECT": _last_object,
     "VERIFIER": _verifier,
-    "ANSWER OR PROGRAM": _answer_or_program,
 }
 
 
@@ -79,7 +74,8 @@ def has_form(reply: Reply, method: Method) -> bool:
     if not reply.finished or not reply.text.strip():
         return False
     if turn.source in FORMS:
-        return all(_has_mark(reply.text, mark) for mark in FORMS[turn.source])
+        marks = FORMS[turn.source]
+        return all(_has_mark(reply.text, mark, method) for mark in marks)
     if is_test_prompt(turn, method):
         return method.read_answer(reply.text) is not None
     return True
@@ -92,7 +88,9 @@ def is_test_prompt(turn: Turn, method: Method) -> bool:
     return is_same_role and turn.fields.keys() == answering.fields
 
 
-def _has_mark(text: str, mark: str) -> bool:
+def _has_mark(text: str, mark: str, method: Method) -> bool:
+    if mark == ANSWER:
+        return method.read_answer(text) is not None
     if mark in READERS:
         return READERS[mark](text) is not None
     return parse.tag(text, mark) is not None
