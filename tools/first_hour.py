@@ -1,8 +1,9 @@
-"""What to run first on a machine with an NVIDIA GPU: `python -m tools.first_hour`, ten minutes.
+"""What to run first on a machine with an NVIDIA GPU: `python -m tools.first_hour`.
 
-Each part is a process with a limit of time. After each part its result is in
-benchmarks/first_hour.json, whether it worked, failed or hung; `--parts` repeats some. Nothing is
-downloaded. Without a CUDA device nothing is measured, but `--try` runs what has a small form there.
+It takes about a quarter of an hour. Each part is a process with a limit of time. After each part
+its result is in benchmarks/first_hour.json, whether it worked, failed or hung; `--parts` repeats
+some. Nothing is downloaded. Without a CUDA device nothing is measured, but `--try` runs what has a
+small form there.
 """
 
 import argparse
@@ -123,11 +124,15 @@ def vllm_note() -> str:
 
 
 PYTEST = ("-m", "pytest", "-q", "-p", "no:cacheprovider")
-KERNELS = (*PYTEST, "tests/core/kernel_cases.py")
+KERNELS = (*PYTEST, "-n", "4", "tests/core/kernel_cases.py")
 REAL = ("-m", "benchmarks.real", "--out", RESULT)
 MEMORY = ("-m", "benchmarks.gpu_memory", "--out", RESULT)
 MACHINE = ("-m", "tools.gpu_machine", "--out", RESULT)
 UNSLOTH = ("-m", "benchmarks.unsloth_step", "--out", RESULT)
+RUNS = ("-m", "benchmarks.gpu_runs", "--out", RESULT)
+# The Python loop over tokens takes as long for a few replies as for many.
+SMALL_BATCH = ("lora=[64,128,0.0]", "batch_size=16", "max_tokens=512", "eval_items=4")
+QUANTIZED = ("engine=unsloth", "quantize=4bit", "optimizer=adamw_8bit")
 
 PARTS: dict[str, Part] = {
     "machine": Part(90, command=MACHINE, small=MACHINE),
@@ -135,7 +140,7 @@ PARTS: dict[str, Part] = {
         180,
         command=KERNELS,
         small=(*KERNELS, "-k", "no_tokens or probability_zero"),
-        needs=("pytest", "pytest_timeout", "hypothesis", "triton"),
+        needs=("pytest", "pytest_timeout", "xdist", "hypothesis", "triton"),
         extra="dev",
         environment={"TRITON_INTERPRET": "1"},
     ),
@@ -155,17 +160,30 @@ PARTS: dict[str, Part] = {
     ),
     "tokens": Part(
         240,
-        # Small batches: the Python loop over tokens takes as long for a few replies as for many.
-        command=(
-            *REAL,
-            "engine=torch",
-            "lora=[64,128,0.0]",
-            "batch_size=16",
-            "max_tokens=512",
-            "eval_items=4",
-        ),
+        command=(*REAL, "engine=torch", *SMALL_BATCH),
         small=(*REAL, "--shape", "tiny", "lora=[4,8,0.0]"),
         describe=tokens_finding,
+    ),
+    "tokens-unsloth": Part(
+        240,
+        command=(*REAL, "engine=unsloth", *SMALL_BATCH),
+        small=(*REAL, "--shape", "tiny", "engine=unsloth", "lora=[4,8,0.0]"),
+        needs=("unsloth",),
+        extra="gpu",
+        describe=tokens_finding,
+    ),
+    "four-bits": Part(
+        180,
+        command=(*REAL, "--shape", "0.5b", *QUANTIZED, *SMALL_BATCH),
+        small=(*REAL, "--shape", "tiny", *QUANTIZED, "lora=[4,8,0.0]"),
+        needs=("unsloth", "bitsandbytes"),
+        extra="gpu",
+        describe=tokens_finding,
+    ),
+    "runs": Part(
+        240,
+        command=RUNS,
+        small=(*RUNS, "--preset", "smoke", "--seeds", "1"),
     ),
 }
 
