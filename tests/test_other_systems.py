@@ -14,6 +14,8 @@ import pytest
 from test_shape import CODE, CORE, LOADS_TENSORS, ROOT, SRC, part_of, short, tree_of
 
 from codesandbox.pool import Pool, SandboxError
+from coevolve import cli
+from coevolve.methods.sage import verifier
 from reproduce import UserError, cores
 from reproduce.__main__ import main
 from tools.imports import module_name
@@ -24,6 +26,7 @@ UNIX = {"fcntl", "resource", "termios", "pwd", "grp"}
 UNIX_ATTRIBUTES = {"SIGKILL", "SIGALRM", "SIGHUP", "SIGCHLD"}
 # Programs that run in the guarded processes of Linux, and tools of this repository's developers.
 LINUX_ONLY = ("src/codesandbox/guarded/", "tools/", "benchmarks/")
+METHODS = ("mae", "sage", "spice", "comas", "conl")
 # Modules that need torch, whose Windows build is another file.
 WITH_TORCH = ("tinyworld.warmstart", "tinyworld.gates")
 
@@ -97,6 +100,17 @@ def test_the_sandbox_refuses_other_systems_in_one_line(
     monkeypatch.setattr(sys, "platform", platform)
     with pytest.raises(SandboxError, match="^guarded processes exist on Linux only.*$"):
         Pool(2)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_plays_in_the_tiny_world_without_a_sandbox(
+    method: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COEVOLVE_SANDBOX", "refuse")
+    monkeypatch.setattr(verifier, "SOUND", set())
+    monkeypatch.setattr(verifier, "PASS_RATES", {})
+    assert cli.main(["play", method, "--seed", "0"]) == 0
+    assert "with a reward" in capsys.readouterr().out
 
 
 def test_the_batch_refuses_windows_in_one_line(

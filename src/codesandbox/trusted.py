@@ -3,12 +3,14 @@
 For libraries that may take forever, or all memory, on a stranger's text: parsers, computer algebra.
 """
 
+import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from codesandbox.guarded import wire
 from codesandbox.pool import JobResult, Limits, Pool, SandboxError
+from codesandbox.worker import WorkerPool
 
 GUARDED = 2  # the level of programs
 LIMITS_ONLY = 1
@@ -29,7 +31,8 @@ class Trusted:
     The function takes plain data and returns a bool, a string or None. It may read every folder on
     `sys.path`. Its processes are guarded as programs are at level 2, or by limits only where the
     kernel cannot. `limits` (see `Limits`) hold for each call; a call that gets no processor for
-    long is `lost`. The first call raises SandboxError where nothing can run.
+    long is `lost`. On systems other than Linux ordinary processes make the calls, and only wall
+    seconds are limited. The first call raises SandboxError where nothing can run.
     """
 
     def __init__(
@@ -38,16 +41,18 @@ class Trusted:
         self.function = function
         self.warm = warm
         self.limits = Limits(**limits)
-        self._pool: Pool | None = None
+        self._pool: Pool | WorkerPool | None = None
         self._lock = threading.Lock()
 
-    def _started(self) -> Pool:
+    def _started(self) -> Pool | WorkerPool:
         with self._lock:
             self._pool = self._pool or self._choose()
             return self._pool
 
-    def _choose(self) -> Pool:
+    def _choose(self) -> Pool | WorkerPool:
         """Start servers at the best level at which a process answers."""
+        if not sys.platform.startswith("linux"):
+            return WorkerPool(self.function, self.warm)
         for level in (GUARDED, LIMITS_ONLY):
             pool = Pool(level, self.function, self.warm)
             # No arguments to unpack: the process answers with an error, without a call.

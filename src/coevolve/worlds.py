@@ -47,6 +47,16 @@ class World(Protocol):
     def program(self, question: str, answer: str) -> str:
         """Return an answer to a code question as Python source that its tests can call."""
 
+    @property
+    def has_interpreter(self) -> bool:
+        """Whether `interpret` judges the world's programs where no sandbox can run them."""
+
+    def interpret(self, answer: str, tests: str) -> float | None:
+        """Return the share of the tests that an answer passes, without running a program.
+
+        None for tests that the interpreter cannot read.
+        """
+
     def questions(self, split: str, families: tuple[str, ...]) -> list[str]:
         """Return distinct questions of a split and these families (CoNL, section 4.1)."""
 

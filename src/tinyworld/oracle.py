@@ -110,6 +110,12 @@ class TinyWorld:
         """Write an answer as a list program g or a one-line function f."""
         return programs.program(question, answer)
 
+    has_interpreter = True
+
+    def interpret(self, answer: str, tests: str) -> float | None:
+        """Return the share of the tests that an answer passes, by the world's own arithmetic."""
+        return programs.interpret(answer, tests)
+
     def questions(self, split: str, families: tuple[str, ...]) -> list[str]:
         """Return up to 200 questions per family; "test" serves CoNL's test-time training only."""
         return [task.question for task in self.items(split, 200, families)]

@@ -1,6 +1,7 @@
 """Programs of the tiny world: answers as Python source, unit tests as verifiers.
 
-Nothing in this module runs a program: the sandbox does (codesandbox.code).
+Nothing in this module runs a program: the sandbox does (codesandbox.code). Where there is none,
+`interpret` reads the two forms of answers that the tiny world knows.
 """
 
 import re
@@ -15,6 +16,8 @@ PROGRAMS = (
     "ops",
 )
 DEFINITION = re.compile(r"^def \w", re.MULTILINE)
+TEST_OF_NUMBER = re.compile(r"assert f\((\d{1,9})\)==(-?\d{1,18})")
+TEST_OF_STRING = re.compile(r'assert g\("(\d{1,9})"\)=="(\d{0,9})"')
 LIST_PROGRAM = """OPERATIONS = {{
     "sort": lambda s: "".join(sorted(s)), "rev": lambda s: s[::-1], "max": max, "min": min,
     "first": lambda s: s[:1], "last": lambda s: s[-1:], "tail": lambda s: s[1:],
@@ -63,6 +66,42 @@ def program(question: str, answer: str) -> str:
     return f"def f(x):\n    return {answer}\n"
 
 
+def interpret(answer: str, tests: str) -> float | None:
+    """Return the share of unit tests that an answer passes, without running it.
+
+    An answer is an expression of x or a list program. None for tests in any other form than that
+    of `tests_of`, one on a line. Everything else that Python would run counts as failed.
+    """
+    lines = _lines(tests)
+    passed = 0
+    for line in lines:
+        of_number = TEST_OF_NUMBER.fullmatch(line)
+        of_string = TEST_OF_STRING.fullmatch(line)
+        if of_number is not None:
+            x, value = map(int, of_number.groups())
+            passed += symbols.evaluate(answer.strip(), x) == value
+        elif of_string is not None:
+            text, result = of_string.groups()
+            passed += _result_of_operations(answer, text) == result
+        else:
+            return None
+    return passed / len(lines) if lines else None
+
+
+def _result_of_operations(answer: str, text: str) -> str | None:
+    """Return the result of a list program, None if it has an operation that does not exist."""
+    operations = answer.split()
+    if not set(operations) <= symbols.OPERATIONS.keys():
+        return None
+    return symbols.run_operations(" ".join(operations), text) if operations else text
+
+
+def _lines(tests: str) -> list[str]:
+    """Return the lines of unit tests that are not blank."""
+    lines = [line.strip() for line in tests.splitlines()]
+    return [line for line in lines if line]
+
+
 @lru_cache(maxsize=200_000)
 def sound(question: str, kind: str, verifier: str) -> bool | None:
     """Whether a verifier accepts the oracle's answer; None for an ill-formed question."""
@@ -73,8 +112,7 @@ def sound(question: str, kind: str, verifier: str) -> bool | None:
         return tasks.is_correct(question, verifier)
     if task.family not in PROGRAMS:
         return False
-    lines = [line.strip() for line in verifier.splitlines()]
-    unit_tests = [line for line in lines if line]
+    unit_tests = _lines(verifier)
     return bool(unit_tests) and all(_holds(task, test) for test in unit_tests)
 
 

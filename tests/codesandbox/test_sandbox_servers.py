@@ -19,6 +19,8 @@ from data_files import tables
 
 from codesandbox import CodeResult, SandboxError, Trusted, level, pool, run_calls
 from codesandbox.guarded import wire
+from codesandbox.pool import Limits
+from codesandbox.worker import WorkerPool
 
 CASES = tables("sandbox")
 SRC = Path(__file__).parents[2] / "src"
@@ -92,14 +94,12 @@ def test_an_unguarded_machine_runs_no_program_by_default(monkeypatch):
         judge_square()
 
 
-def test_other_systems_than_linux_run_nothing(monkeypatch):
+def test_other_systems_than_linux_run_no_program(monkeypatch):
     monkeypatch.delenv(level.VARIABLE, raising=False)
     monkeypatch.setattr(level, "_pools", {})
     monkeypatch.setattr(sys, "platform", "darwin")
     with pytest.raises(SandboxError, match="Linux only"):
         judge_square()
-    with pytest.raises(SandboxError, match="Linux only"):
-        Trusted("os.path:isabs")("/")
 
 
 def test_a_server_that_does_not_start_says_why():
@@ -139,6 +139,42 @@ def test_a_trusted_function_is_bounded_and_guarded(tmp_path, monkeypatch, call):
     assert (answer.value, answer.why) == (call.value, call.why), answer
     with pytest.raises(TypeError, match="only plain data"):
         function(object())
+
+
+# "grow" and "write" need limits that only Linux enforces.
+@pytest.mark.parametrize(
+    "call", [call for call in TRUSTED_CALLS if call.function not in ("grow", "write")]
+)
+def test_elsewhere_a_trusted_function_is_bounded_in_time(tmp_path, monkeypatch, call):
+    (tmp_path / "trusted_module.py").write_text(CASES["TRUSTED"])
+    monkeypatch.syspath_prepend(tmp_path)
+    monkeypatch.setattr(sys, "platform", "darwin")
+    function = Trusted(f"trusted_module:{call.function}", wall_seconds=1.0)
+    answer = function(*call.args)
+    assert (answer.value, answer.why) == (call.value, call.why), answer
+
+
+def test_elsewhere_a_worker_serves_many_calls_and_a_stopped_one_is_replaced(
+    tmp_path, monkeypatch
+):
+    (tmp_path / "trusted_module.py").write_text(CASES["TRUSTED"])
+    monkeypatch.syspath_prepend(tmp_path)
+    pool = WorkerPool("trusted_module:echo", warm=[("text",)])
+    limits = Limits(wall_seconds=60.0)
+    job = [["trusted", wire.encode(("text",))]]
+    first = pool.run(limits, job)
+    (worker,) = pool.idle
+    assert pool.run(limits, job) == first
+    assert pool.idle == [worker]
+    worker.stop()
+    assert pool.run(limits, job) == first
+    assert pool.idle != [worker]
+    pool.close()
+
+
+def test_elsewhere_a_function_that_does_not_exist_is_one_line():
+    with pytest.raises(SandboxError, match="^nowhere:function: the process"):
+        WorkerPool("nowhere:function", warm=()).run(Limits(), [["trusted", None]])
 
 
 def test_a_killed_server_is_replaced():

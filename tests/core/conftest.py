@@ -113,6 +113,7 @@ class Sums:
 
     name = "sums"
     grading = "exact"
+    has_interpreter = False
 
     def __init__(
         self,
@@ -141,6 +142,9 @@ class Sums:
 
     def program(self, question: str, answer: str) -> str:
         return programs.program(question, answer)
+
+    def interpret(self, answer: str, tests: str) -> float | None:
+        return programs.interpret(answer, tests)
 
     def answer(self, question: str) -> str | None:
         """Return the oracle's answer; None for an ill-formed question."""

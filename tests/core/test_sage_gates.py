@@ -15,7 +15,10 @@ from core.scripted_sage import (
 )
 from pytest import approx
 
+from codesandbox import SandboxError
+from coevolve.methods.sage import verifier
 from coevolve.methods.sage.method import SAGE
+from coevolve.text.parse import tag
 from coevolve.types import Turn
 
 JUDGED_9 = 8 / 9  # (9 - 1) / 9, the quality of a scripted question
@@ -156,6 +159,23 @@ class TestPrograms:
         assert outcome.facts["difficulty"] == approx(1 - mean_pass_rate)
         rewards = [1.0, 0.2 + 0.6 * 0.5 + 0.2]
         assert earned(outcome, "solver") == approx(rewards)
+
+    def test_without_a_sandbox_the_world_reads_the_programs(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setenv("COEVOLVE_SANDBOX", "refuse")
+        monkeypatch.setattr(verifier, "SOUND", set())
+        monkeypatch.setattr(verifier, "PASS_RATES", {})
+        world = Sums(tasks=(CODE_TASK,))
+        with pytest.raises(SandboxError):
+            verifier.can_judge(world, "code", TESTS)
+        world.has_interpreter = True
+        for reply, rate in self.PASS_RATES.items():
+            answer = tag(reply, "answer") or reply
+            assert verifier.pass_rate(world, CODE_QUESTION, answer, TESTS) == rate
+        assert verifier.can_judge(world, "code", TESTS)
+        assert not verifier.can_judge(world, "code", "assert h(1) > 2")
+        assert not verifier.can_judge(world, "code", "")
 
     def test_what_could_not_be_scored_is_masked_and_run_again(
         self, monkeypatch: pytest.MonkeyPatch

@@ -196,7 +196,7 @@ class SAGE(Method):
         """Whether a task's verifier can judge anything (line 6)."""
         if not self.verifier_check:
             return True
-        return verifier.can_judge(task.kind, task.verifier, self.world.grading)
+        return verifier.can_judge(self.world, task.kind, task.verifier)
 
     def may_enter_dataset(self, challenge: Challenge) -> bool:
         """Whether a task is accepted and its question not held out (line 10)."""
@@ -253,7 +253,7 @@ class SAGE(Method):
         if answer is None:
             return 0.0
         if is_code:
-            return verifier.pass_rate(self.world.program(question, answer), gold)
+            return verifier.pass_rate(self.world, question, answer, gold)
         return as_float(verify.verify(self.world.grading, answer, gold).correct)
 
     def read_answer(self, text: str) -> str | None:
