@@ -323,7 +323,7 @@ def verdicts(spice: SPICE, spelling: Spelling) -> list[bool | None]:
     """Return the verdicts on the correct answer, the wrong one, and none."""
     task = Question("Q?", spelling.gold, spelling.kind)
     answers = (spelling.correct, spelling.wrong, None)
-    return spice.verify([(task, answer) for answer in answers])
+    return spice.verdicts_on([(task, answer) for answer in answers])
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS, ids=lambda spelling: spelling.kind)

@@ -93,6 +93,23 @@ def test_multiple_choice_alone_leaves_nothing_to_select(corpus: str) -> None:
     assert turns[0].role == "challenger"
 
 
+@pytest.mark.parametrize(
+    ("task_types", "share"), [(("mcq", "free"), 0.0), (("free",), None)]
+)
+def test_a_choice_of_one_type_is_no_choice(
+    corpus: str, task_types: tuple[str, ...], share: float | None
+) -> None:
+    spice = make_spice(corpus, task_types=task_types)
+    attempts = [free("A?", 1)] * 4
+    outcome = by_hand(spice, [FREE_FORM], attempts, boxes(*[1, 0] * 8)).outcome
+    assert outcome.facts["mcq"] == share
+
+
+def test_multiple_choice_without_documents_is_refused() -> None:
+    with pytest.raises(ValueError, match='task_types must include "free"'):
+        make_spice("none", task_types=("mcq",))
+
+
 @dataclass(frozen=True)
 class Table4:
     """What a row of Table 4 pays for pass rates of 1/4 and 0."""

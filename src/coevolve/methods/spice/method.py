@@ -116,6 +116,11 @@ class SPICE(Method):
         """Find the corpus, and make the Reasoner and the Challenger's prompts."""
         if isinstance(self.corpus, Path):
             self.corpus = str(self.corpus)
+        if self.corpus == "none" and "free" not in self.task_types:
+            raise ValueError(
+                'task_types must include "free" with corpus=none: '
+                "multiple choice is made of a document"
+            )
         find_corpus = plugins.load(plugins.CORPORA, "find")
         max_bytes = max(1, int(self.document_tokens * self.bytes_per_token))
         self.source = find_corpus(self.corpus, self.documents, max_bytes)
@@ -216,7 +221,7 @@ class SPICE(Method):
         for task, reply in zip(repeated, replies, strict=True):
             pairs.append((task, boxed(reply.text)))
         answers = []
-        for reply, correct in zip(replies, self.verify(pairs), strict=True):
+        for reply, correct in zip(replies, self.verdicts_on(pairs), strict=True):
             answers.append(Answer(reply, correct))
         answered = []
         for i, task in enumerate(distinct):
@@ -227,7 +232,7 @@ class SPICE(Method):
         by_task = {one.task: one for one in answered}
         return [by_task[task] for task in tasks]
 
-    def verify(self, pairs: Sequence[tuple[Question, str | None]]) -> list[bool | None]:
+    def verdicts_on(self, pairs: Sequence[tuple[Question, str | None]]) -> list[bool | None]:
         """Return the verdict on each (task, answer) pair (section 2.5).
 
         Equal pairs are verified once. None: the verifier could not tell.
@@ -326,7 +331,10 @@ class SPICE(Method):
 
     def observe(self, outcome: Outcome, world: World) -> dict[str, Any]:
         """Return how asking and answering went, and the oracle's verdicts on the tasks."""
-        return episode_metrics(outcome.trace, world, self.read_answer)
+        metrics = episode_metrics(outcome.trace, world, self.read_answer)
+        if len(set(self.task_types)) == 1:
+            metrics["mcq"] = None  # there was nothing to choose
+        return metrics
 
 
 def subsample(attempts: Sequence[Attempt], size: int, rng: Random) -> list[Attempt]:
