@@ -33,7 +33,7 @@ def episode_metrics(
         truths.append(world.is_correct(trace.question, answer))
     solution_rewards = [round_.solution.reward for round_ in trace.rounds]
     scores: list[int | None] = []
-    game: list[RewardedReply] = []  # scorings are no part of it
+    game: list[RewardedReply] = []  # without the scorings
     for round_ in trace.rounds:
         scores += round_.scores
         game += round_.game

@@ -128,7 +128,7 @@ class MAE(Method):
         for reply, judged in zip(replies, judged_answers, strict=True):
             samples.append(reply.earns(self.solver_reward(reply, judged.score)))  # 22
         # The Judge's only reward is for format (section 4.3): where that is ablated, or the Judge
-        # is frozen, its judgements are no samples.
+        # is frozen, its judgements are not samples.
         if self.format_reward and not self.judge_model:
             for judgement in judgements:
                 samples.append(

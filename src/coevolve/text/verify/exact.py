@@ -108,7 +108,7 @@ def number(text: str) -> units.Quantity | None:
 def near(answer: str, gold: str, tolerance: float) -> bool | None:
     """Whether two numbers differ by at most `tolerance`, absolute or relative to the gold.
 
-    Units are compared as in `math`. None if the gold answer is no number.
+    Units are compared as in `math`. None if the gold answer is not a number.
     """
     answer_number = number(answer)
     gold_number = number(gold)

@@ -148,7 +148,7 @@ class _Reader:
         return -self.signed_factor() if self.accept("-") else self.power()
 
     def starts_factor(self) -> bool:
-        """Whether a factor follows without a sign; a number after another factor is none."""
+        """Whether a factor follows without a sign; a number after another factor does not count."""
         token = self.token
         if token is None:
             return False
@@ -440,7 +440,7 @@ def _near(left: Expression, right: Expression, rounding: Expression) -> bool:
 def _equal_at_points(
     left: Expression, right: Expression, symbols: list[Expression]
 ) -> bool:
-    """Compare at fixed random points, some of them negative; points without a real value fall."""
+    """Compare at fixed random points, some negative; skip points without a real value."""
     random = Random(0)
     compared = 0
     for point in range(2 * POINTS):

@@ -293,7 +293,7 @@ def _variables(relation: Relation) -> set[str]:
 
 
 def _difference(relation: Relation) -> Any:
-    """Return left side minus right side; None if a side is no expression."""
+    """Return left side minus right side; None if a side is not an expression."""
     match relation.sides:
         case Leaf(left), Leaf(right):
             return expressions.read_expression(left) - expressions.read_expression(

@@ -15,7 +15,7 @@ from coevolve.text.verify import exact, normal, numbers, shapes, tables, units
 if TYPE_CHECKING:
     from codesandbox import Trusted
 
-# Longer or deeper text is no plausible answer, but could keep the verifier busy.
+# Longer or deeper text is not a plausible answer, but could keep the verifier busy.
 MAX_CHARACTERS = 512
 MAX_DIGITS = 60  # in a row
 MAX_DEPTH = 24
@@ -141,7 +141,7 @@ def _same_notation(
     gold: numbers.Clock | tuple[str, int] | None,
     answer: numbers.Clock | tuple[str, int] | None,
 ) -> bool:
-    """Compare two times of day or two numbers with a base; anything else is another thing."""
+    """Compare two times of day or two numbers with a base; anything else differs."""
     if isinstance(gold, numbers.Clock) and isinstance(answer, numbers.Clock):
         return answer.same(gold)
     return gold == answer

@@ -96,7 +96,7 @@ def ungrouped(text: str) -> str:
 
 
 def _fraction(text: str) -> Fraction | None:
-    """Return the value of a fraction or a mixed number, None if it is none or divides by 0."""
+    """Return the value of a fraction or a mixed number, None if it is neither or divides by 0."""
     whole = 0
     match = FRACTION.fullmatch(text)
     if match:
@@ -227,7 +227,7 @@ class Clock:
 
 
 def clock(text: str) -> Clock | None:
-    """Read a time of day such as `8:40` or `8:40 p.m.`; a ratio such as `3:4` is none."""
+    """Read a time of day such as `8:40` or `8:40 p.m.`; a ratio such as `3:4` is not one."""
     text = FONTS.sub(r"\1", text)
     match = CLOCK.fullmatch(text)
     if match:

@@ -67,7 +67,7 @@ def same(gold: Shape, answer: Shape) -> bool:
 
 
 def _region(shape: Shape) -> Region | None:
-    """Return a shape as a sympy set; None if it is no set of numbers with known ends."""
+    """Return a shape as a sympy set; None if it is not a set of numbers with known ends."""
     match shape:
         case Named(name):
             return NAMED[name]

@@ -27,7 +27,7 @@ PRODUCT = re.compile("[a-z]{1,2}|[a-z][A-Z]|[abcxyz]{3}")
 
 
 class UnreadableError(ValueError):
-    """The text is no formula of the closed grammar."""
+    """The closed grammar cannot read the text."""
 
 
 def tokenise(text: str) -> FormulaTokens:
@@ -215,7 +215,7 @@ def _with_unions(tokens: FormulaTokens) -> FormulaTokens:
 
 
 def _group(tokens: FormulaTokens) -> Shape | None:
-    """Read items in one pair of brackets around all tokens; parentheses around one item fall."""
+    """Read items in one pair of brackets around all tokens; drop parentheses around one."""
     opening = tokens[0]
     if opening not in OPENING or _closing(tokens) != len(tokens) - 1:
         return None

@@ -117,7 +117,7 @@ def _defined(definition: str) -> Unit:
 def quantity(text: str) -> Quantity | None:
     """Read a number with its unit or noun: `72 clips`, `$7`, `3 h 20 min`, `2.4 million`.
 
-    None for a text that is no quantity, such as `7 squared`, `at most 7`, `5x` or a formula.
+    None for a text that is not a quantity, such as `7 squared`, `at most 7`, `5x` or a formula.
     """
     if len(text) > MAX_CHARACTERS:
         return None
@@ -335,7 +335,7 @@ class _Phrase:
 
 
 def _is_preposition(tokens: list[re.Match[str]], index: int) -> bool:
-    """Whether `in` is no inch, because another word follows, as in `in total`."""
+    """Whether `in` does not mean inch, because another word follows, as in `in total`."""
     follows = tokens[index + 1]["word"] if index + 1 < len(tokens) else None
     return tokens[index]["word"] == "in" and follows is not None
 
