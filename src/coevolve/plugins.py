@@ -60,6 +60,8 @@ INSTALLED = tuple(
     Path(sysconfig.get_path(name)).resolve()
     for name in ("stdlib", "platstdlib", "purelib", "platlib")
 )
+# Folders of packages in every Python: the user's own one, a base interpreter's, Debian's.
+PACKAGE_FOLDERS = ("site-packages", "dist-packages")
 THIS_REPOSITORY = (
     Path(__file__).resolve().parent.parent
 )  # or the folder that it is installed in
@@ -71,6 +73,8 @@ def is_users_file(name: str) -> bool:
     if path.suffix != ".py" or not path.is_file():
         return False
     parents = path.resolve().parents
+    if any(folder.name in PACKAGE_FOLDERS for folder in parents):
+        return False
     return not any(folder in parents for folder in (*INSTALLED, THIS_REPOSITORY))
 
 

@@ -48,8 +48,9 @@ FIELDS = {
 
 def train_small(out: Path, method: str = "mae", seed: int = 0, **fields: Any) -> Path:
     """Train a small run of a method; return its folder. `fields` override those above."""
-    allowed = config.field_defaults(get_method(method))
-    allowed |= config.field_defaults(config.Run)
+    cls = get_method(method)
+    allowed = {*config.field_defaults(cls), *config.field_defaults(config.Run)}
+    allowed -= {*cls.unread}
     overrides = {name: value for name, value in SMALL.items() if name in allowed}
     overrides |= FIELDS.get(method, {})
     overrides |= fields

@@ -13,6 +13,7 @@ from coevolve.training.machine import (
     Machine,
     cached_gib,
     driver_version,
+    existing_folder,
     faults,
     free_disk_gib,
     free_ram_gib,
@@ -40,7 +41,7 @@ LINES = {
         "other processes hold 15 of 24 GiB of the GPU; nvidia-smi lists them, often a "
         "notebook's kernel that still runs"
     ),
-    "no compiler": "Triton compiles with gcc, which is not there; apt-get install gcc",
+    "no compiler": "Triton needs gcc, which is not installed; apt-get install gcc",
     "no Python.h": (
         "Triton needs Python.h, which is not there; apt-get install python3-dev, or use the "
         "image of docker/Dockerfile"
@@ -214,6 +215,14 @@ class TestRAM:
 
 def test_the_disk_of_a_folder_to_be_made_is_that_above_it(tmp_path: Path) -> None:
     assert free_disk_gib(tmp_path / "not" / "yet") > 0
+
+
+def test_a_folder_on_a_drive_that_is_missing_is_one_line(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(Path, "exists", lambda path: False)  # as on Windows
+    with pytest.raises(ValueError, match="^/runs/mae must be on a drive that exists"):
+        existing_folder(Path("/runs/mae"))
 
 
 def test_files_in_the_cache_need_no_download(

@@ -9,7 +9,8 @@ import pytest
 from data_files import OWN
 from huggingface_hub import constants, errors
 
-from coevolve.models.names import find
+from coevolve.models.names import find, locate
+from coevolve.runs import record
 from coevolve.training import config, preflight
 
 
@@ -155,3 +156,92 @@ def test_a_folder_must_be_writable(
     monkeypatch.setattr(preflight.os, "access", lambda path, mode: False)
     line = f"out must be a folder that can be written, and {tmp_path} is not"
     assert refusal(tmp_path) == line
+
+
+@pytest.mark.parametrize("holds", ["a run", "an adapter"])
+def test_an_embedded_model_comes_before_a_folder_of_its_name(
+    holds: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "tiny"
+    policy = folder / "policy"
+    if holds == "a run":
+        policy.mkdir(parents=True)
+        record.write_json(folder / "config.json", {"method_fields": {}})
+        record.write_json(policy / "config.json", {})
+    else:
+        policy = folder
+        policy.mkdir()
+        record.write_json(policy / "config.json", {})
+        adapter = {"base_model_name_or_path": "tiny-small"}
+        record.write_json(policy / "adapter_config.json", adapter)
+    embedded = find("tiny")
+    monkeypatch.chdir(tmp_path)
+    assert find("tiny") == embedded
+    assert locate("tiny").base == embedded
+    assert locate("tiny").adapters == ()
+    assert find("./tiny").resolve() == policy
+
+
+def test_an_unfinished_run_called_like_a_model_does_not_hide_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record.write_json(tmp_path / "config.json", {"method_fields": {}})
+    folder = tmp_path / "tiny"
+    folder.mkdir()
+    (tmp_path / "config.json").rename(folder / "config.json")
+    monkeypatch.chdir(tmp_path)
+    preflight.check_model("tiny")
+
+
+def described(folder: Path, method: str = OWN, **overrides: object) -> config.Run:
+    """Return a run whose folder holds its configuration."""
+    run = config.build(method, "smoke", out=folder, overrides=overrides)
+    record.write_json(folder / "config.json", run.describe())
+    return run
+
+
+class TestSteps:
+    """Another number of steps in the folder of a run."""
+
+    @pytest.mark.parametrize("steps", [3, 8])
+    @pytest.mark.parametrize("schedule", ["linear", "cosine"])
+    def test_a_rate_that_falls_to_the_last_step_keeps_it(
+        self, schedule: str, steps: int, tmp_path: Path
+    ) -> None:
+        fields = {"schedule": schedule, "steps": 4}
+        preflight.check_same_run(described(tmp_path, **fields), tmp_path)
+        fields["steps"] = steps
+        other = config.build(OWN, "smoke", out=tmp_path, overrides=fields)
+        line = rf"steps 4 there, {steps} now \(schedule '{schedule}' depends on them"
+        with pytest.raises(ValueError, match=line):
+            preflight.check_same_run(other, tmp_path)
+
+    def test_a_constant_rate_goes_on(self, tmp_path: Path) -> None:
+        described(tmp_path, steps=4)
+        longer = config.build(OWN, "smoke", out=tmp_path, overrides={"steps": 8})
+        preflight.check_same_run(longer, tmp_path)
+
+    @pytest.mark.parametrize(
+        ("method", "fields", "can_be_extended"),
+        [
+            ("mae", {}, True),
+            ("mae", {"schedule": "linear"}, False),
+            ("sft", {}, False),
+            ("base", {}, False),
+        ],
+        ids=["constant", "linear", "its own trainer", "trains nothing"],
+    )
+    def test_more_steps_are_advised_where_they_train_on(
+        self,
+        method: str,
+        fields: dict,
+        can_be_extended: bool,
+        tmp_path: Path,
+        capsys: pytest.CaptureFixture,
+    ) -> None:
+        run = described(tmp_path, method, **fields)
+        record.write_json(tmp_path / "summary.json", {"steps": run.steps})
+        assert preflight.is_finished(run)
+        line = capsys.readouterr().out
+        assert "is already finished" in line
+        assert ("steps=N" in line) == can_be_extended

@@ -15,6 +15,7 @@ from coevolve.runs.record import (
     keep_steps,
     means,
     read,
+    remove_run,
     replies_of,
     write_atomically,
     write_json,
@@ -191,6 +192,37 @@ class TestInterruptedRun:
         write_steps(Recorder(interrupted), 0)
         assert len(read_lines(interrupted / "metrics.jsonl")) == 1
         assert len(read_lines(interrupted / "episodes.jsonl")) == 2
+
+
+class TestRemoving:
+    """What a fresh start removes from the folder of a run."""
+
+    MINE = ("questions.jsonl", "notes.md")
+
+    @pytest.fixture
+    def folder(self, tmp_path: Path) -> Path:
+        """A folder with files of a user's, and some that are called like those of a run."""
+        for name in (*self.MINE, "metrics.jsonl", "tracker.json"):
+            (tmp_path / name).write_text("{}")
+        for name in ("policy", "checkpoints"):
+            (tmp_path / name).mkdir()
+        return tmp_path
+
+    def test_a_folder_that_is_no_run_keeps_everything(self, folder: Path) -> None:
+        before = sorted(file_names(folder))
+        remove_run(folder)
+        assert sorted(file_names(folder)) == before
+
+    def test_a_run_s_folder_keeps_what_the_run_did_not_write(
+        self, folder: Path
+    ) -> None:
+        write_json(folder / "config.json", {"method_fields": {}})
+        recorder = Recorder(folder)
+        write_steps(recorder, 1)
+        recorder.scores([])
+        recorder.rows("conversations", [{"n": 1}])
+        remove_run(folder)
+        assert sorted(file_names(folder)) == sorted(self.MINE)
 
 
 class TestLines:

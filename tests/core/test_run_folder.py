@@ -22,6 +22,7 @@ from small_runs import (
 
 from coevolve.runs import record
 from coevolve.runs.checkpoint import newest
+from coevolve.training import loop
 from coevolve.training.trainer import Trainer
 from tinyworld import tasks as tiny
 
@@ -227,10 +228,16 @@ class TestSecondRun:
         assert train_small(finished_run) == finished_run
         assert file_versions(finished_run) == before
 
-    def test_a_folder_in_use_is_refused(self, tmp_path, capsys):
+    def test_a_folder_in_use_is_refused_before_a_model_loads(
+        self, tmp_path, monkeypatch, capsys
+    ):
+        monkeypatch.setattr(loop, "_load_trainer", pytest.fail)
         with FileLock(tmp_path / ".in-use"):
-            assert train_small_by_command(tmp_path) == 1
-        assert "in-use' could not be acquired" in capsys.readouterr().err
+            assert train_small_by_command(tmp_path) == 2
+        line = capsys.readouterr().err.splitlines()[-1]
+        assert f"another process is training in {tmp_path}" in line
+        assert str(tmp_path / ".in-use") in line
+        assert "resumes later" not in line
         assert not (tmp_path / "metrics.jsonl").exists()
 
     @pytest.mark.parametrize("other", OTHER_RUNS.values(), ids=OTHER_RUNS)

@@ -9,7 +9,8 @@ from fake_sinks import Sinks
 from small_runs import train_small
 
 from coevolve.runs import record
-from coevolve.runs.trackers import STATE_FILE, TABLE_COLUMNS, tracker
+from coevolve.runs.record import TRACKER_FILE
+from coevolve.runs.trackers import TABLE_COLUMNS, tracker
 from coevolve.training.trainer import Trainer
 from coevolve.types import Outcome, Reply, Turn
 
@@ -64,9 +65,9 @@ class TestSteps:
         self, kind: str, sinks: Sinks, tmp_path: Path
     ) -> None:
         log(kind, tmp_path, range(1, 3))
-        state = (tmp_path / STATE_FILE).read_bytes()
+        state = (tmp_path / TRACKER_FILE).read_bytes()
         log(kind, tmp_path, range(3, 5))
-        (tmp_path / STATE_FILE).write_bytes(state)  # a kill leaves what stood there
+        (tmp_path / TRACKER_FILE).write_bytes(state)  # a kill leaves what stood there
         log(kind, tmp_path, range(3, 6))
         (steps,) = sinks.shown(kind, tmp_path, METRIC)
         assert sorted(set(steps)) == [1, 2, 3, 4, 5]
@@ -121,6 +122,16 @@ class TestServices:
         assert sinks.shown("wandb", tmp_path, METRIC) == [[1, 2, 5]]
         assert sinks.shown("trackio", tmp_path, METRIC) == [[3, 4]]
 
+    @pytest.mark.parametrize("kind", SERVICES)
+    def test_a_run_that_starts_again_is_another_run_of_the_service(
+        self, kind: str, sinks: Sinks, tmp_path: Path
+    ) -> None:
+        record.write_json(tmp_path / "config.json", {"method_fields": {}})
+        log(kind, tmp_path, range(1, 4))
+        record.remove_run(tmp_path)
+        log(kind, tmp_path, range(1, 3))
+        assert sinks.shown(kind, tmp_path, METRIC) == [[1, 2, 3], [1, 2]]
+
     def test_the_run_is_known_before_the_service_starts(
         self, sinks: Sinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -128,7 +139,7 @@ class TestServices:
             context.setattr(sinks.wandb, "init", lambda **options: 1 / 0)
             with pytest.raises(ConnectionError, match="track 'wandb' cannot be opened"):
                 log("wandb", tmp_path, range(1, 2))
-        id = json.loads((tmp_path / STATE_FILE).read_bytes())["wandb"]["id"]
+        id = json.loads((tmp_path / TRACKER_FILE).read_bytes())["wandb"]["id"]
         log("wandb", tmp_path, range(1, 2))
         assert list(sinks.wandb.runs) == [id]
 

@@ -1,7 +1,10 @@
 """The training loop: every kind of method runs, two bases train in one run, the model learns."""
 
+import gc
 import json
 import shutil
+import signal
+import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -11,6 +14,7 @@ from unittest.mock import Mock
 
 import pytest
 import torch
+from filelock import FileLock
 from safetensors.torch import load_file, save_file
 from small_runs import FIELDS, summary_of, train_small
 from tensors import Keep, ask, learn
@@ -21,11 +25,12 @@ from coevolve.methods.registry import get_method
 from coevolve.models.names import find
 from coevolve.rollout.pools import Pool, frozen
 from coevolve.runs import record
-from coevolve.training import config
-from coevolve.training.loop import train
+from coevolve.training import config, loop
+from coevolve.training.loop import accuracy_in_validation, train
 from coevolve.training.trainer import Trainer
 from coevolve.types import Outcome
 from reproduce.analysis import stats
+from tinyworld.oracle import TinyWorld
 
 EMBEDDING = "model.embed_tokens.weight"
 
@@ -246,3 +251,99 @@ def test_the_test_split_may_have_more_questions_than_validation(
     families = len({item.family for item in trainer.items["validation"]})
     assert len(trainer.items["validation"]) == families
     assert len(trainer.items["test"]) == asked * families
+
+
+def test_an_import_that_fails_leaves_the_garbage_collector_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(sys.modules, "coevolve.training.trainer", None)
+    with pytest.raises(ImportError):
+        loop._load_trainer(Mock())
+    assert gc.isenabled()
+
+
+class TestAccuracyInValidation:
+    """A run that is trained only to be validated."""
+
+    @staticmethod
+    def run_in(folder: Path) -> config.Run:
+        """Return a small run, whose method has no questions in its pools yet."""
+        fields = {"steps": 2, "eval_every": 2, "eval_items": 1, "model": "tiny-small"}
+        return config.build("mae", "smoke", out=folder, overrides=fields)
+
+    @pytest.fixture
+    def run(self, tmp_path: Path) -> config.Run:
+        return self.run_in(tmp_path / "run")
+
+    def test_it_begins_anew_and_leaves_other_files(self, tmp_path: Path) -> None:
+        (tmp_path / "questions.jsonl").write_text("mine")
+        first = accuracy_in_validation(self.run_in(tmp_path))
+        metrics = (tmp_path / "metrics.jsonl").read_bytes()
+        assert accuracy_in_validation(self.run_in(tmp_path)) == first
+        assert (tmp_path / "metrics.jsonl").read_bytes() == metrics
+        assert list(record.read(tmp_path)["step"]) == [0, 1, 2]
+        assert (tmp_path / "questions.jsonl").read_text() == "mine"
+        assert not (tmp_path / "scores.csv").exists()
+
+    def test_a_folder_in_use_loses_nothing(self, run: config.Run) -> None:
+        train_small(run.out, steps=0)
+        with (
+            FileLock(run.out / ".in-use"),
+            pytest.raises(ValueError, match="another process is training in"),
+        ):
+            accuracy_in_validation(run)
+        assert (run.out / "metrics.jsonl").is_file()
+
+    def test_a_folder_of_something_else_loses_nothing(self, run: config.Run) -> None:
+        (run.out / "checkpoints").mkdir(parents=True)
+        (run.out / "config.json").write_text('{"model_type": "qwen2"}')
+        with pytest.raises(ValueError, match="config.json of something else"):
+            accuracy_in_validation(run)
+        assert (run.out / "checkpoints").is_dir()
+
+    def test_a_world_without_validation_questions_is_refused_before_a_model_loads(
+        self, run: config.Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(TinyWorld, "items", lambda *_, **__: [])
+        monkeypatch.setattr(loop, "_load_trainer", pytest.fail)
+        line = "^world must have validation questions to validate a run, and tiny has none$"
+        with pytest.raises(ValueError, match=line):
+            accuracy_in_validation(run)
+
+    def test_answers_that_no_verifier_can_grade_are_one_line(
+        self, run: config.Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(
+            TinyWorld, "grade", lambda world, pairs: [None for _ in pairs]
+        )
+        with pytest.raises(ValueError, match="^world must have answers that a verifi"):
+            accuracy_in_validation(run)
+
+    def test_processes_other_than_the_first_write_elsewhere(
+        self, run: config.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        trainer = Mock()
+        trainer.distributed.is_main_process = False
+        trainer.scratch.name = str(tmp_path / "scratch")
+        monkeypatch.setenv("RANK", "1")
+        monkeypatch.setattr(loop, "_load_trainer", lambda run: trainer)
+
+        def train_policies(
+            trainer: Mock, log: record.Recorder, steps_done: int
+        ) -> None:
+            log.step(1, {"validation": 0.5}, {})
+
+        monkeypatch.setattr(loop, "_train_policies", train_policies)
+        assert accuracy_in_validation(run) == 0.5
+        assert not run.out.exists()
+
+    def test_after_a_signal_it_says_that_it_begins_anew(
+        self, run: config.Run, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        def interrupt(*_: object) -> dict[str, float]:
+            signal.raise_signal(signal.SIGINT)
+            return {}
+
+        monkeypatch.setattr(Trainer, "learn", interrupt)
+        with pytest.raises(KeyboardInterrupt, match="^stopped; .* begins anew$"):
+            accuracy_in_validation(run)

@@ -10,8 +10,10 @@ from coevolve import plugins
 from coevolve.__main__ import main
 from coevolve.methods.mae.method import MAE
 from coevolve.methods.registry import get_method, import_file
+from coevolve.rollout.errors import reply_lines
 from coevolve.runs import record
 from coevolve.training import config, diagnostics
+from coevolve.types import Reply, Turn
 
 METHOD = '''
 from coevolve.methods.base import Method
@@ -131,6 +133,32 @@ class TestFiles:
             "own.py"
         ]
 
+    def test_files_of_one_name_are_told_apart(
+        self, file: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
+    ) -> None:
+        for number, package in enumerate(("duel_rules", "duel_talk")):
+            (file.parent / package).mkdir()
+            (file.parent / package / "__init__.py").write_text(f"N = {number}\n")
+        file.write_text("import duel_rules\nimport duel_talk\n" + METHOD)
+        monkeypatch.syspath_prepend(file.parent)
+        assert train(file, "steps=1") == 0
+        assert train(file, "steps=2") == 0
+        (file.parent / "duel_talk" / "__init__.py").write_text("N = 3\n")
+        assert train(file, "steps=3") == 2
+        assert "changed since step 2: __init__.py;" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("folder", ["site-packages", "dist-packages"])
+    def test_a_package_that_is_installed_elsewhere_is_no_file_of_a_user(
+        self, folder: str, tmp_path: Path
+    ) -> None:
+        installed = tmp_path / "lib" / "python3" / folder / "pydantic" / "main.py"
+        installed.parent.mkdir(parents=True)
+        own = tmp_path / "lib" / "own.py"
+        for path in (installed, own):
+            path.write_text("")
+        assert not plugins.is_users_file(str(installed))
+        assert plugins.is_users_file(str(own))
+
     def test_a_paper_s_method_has_no_files_of_a_user(self) -> None:
         assert plugins.hashes_of_sources(MAE) == {}
 
@@ -203,6 +231,71 @@ def test_a_mistake_is_told_with_its_place(
     assert "Traceback" not in error
 
 
+def test_a_long_prompt_is_shown_by_its_end_and_a_long_reply_by_its_start() -> None:
+    question = ({"role": "user", "content": "The rules. " * 20 + "What is 1+1?"},)
+    reply = Reply(Turn("solver", question), "I think. " * 20 + "2")
+    (line,) = reply_lines([reply])
+    prompt, text = line.split(" -> ")
+    assert prompt.endswith("What is 1+1?'")
+    assert text.startswith("'I think.")
+    assert len(line) < 160
+
+
+ROLES = "def define_roles(self):\n"
+BROKEN_AT_START = {
+    "an expression": ("from coevolve.types", 'X = 1 + "a"\n', 3, "TypeError"),
+    "the syntax": ("from coevolve.types", "def f(:\n", 3, "SyntaxError"),
+    "an unknown name": ("from coevolve.types", "print(unknown)\n", 3, "NameError"),
+    "an import": ("from coevolve.types", "import nowhere\n", 3, "ModuleNotFoundError"),
+    "a missing file": ("from coevolve.types", "open('no')\n", 3, "FileNotFoundError"),
+    "define_roles": ("        self.solver", "        1 + 'a'\n", 10, "TypeError"),
+}
+COMMANDS = ("train --out {out}", "plan", "play", "fields", "ask", "evaluate")
+
+
+def command_line(command: str, method: str, out: Path) -> list[str]:
+    """Return the arguments that name a method for a command."""
+    if command == "evaluate":
+        return ["evaluate", "tiny", "--method", method]
+    if command == "ask":
+        return ["ask", f"{method}/solver", "question=1"]
+    first, *others = command.format(out=out).split()
+    return [first, method, *others]
+
+
+@pytest.mark.parametrize("mistake", BROKEN_AT_START)
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_mistake_before_the_run_is_one_line_with_its_place(
+    command: str, mistake: str, file: Path, capsys: pytest.CaptureFixture
+) -> None:
+    place, line, number, error = BROKEN_AT_START[mistake]
+    file.write_text(METHOD.replace(place, line + place, 1))
+    arguments = command_line(command, f"{file}:Own", file.with_name("run"))
+    assert main(arguments) == 2
+    printed = capsys.readouterr().err.splitlines()[-1]
+    assert printed.startswith(f"coevolve: {file}, line {number}: {error}: ")
+
+
+def test_a_file_without_a_class_is_read_for_one_or_its_error_told(
+    file: Path, capsys: pytest.CaptureFixture
+) -> None:
+    assert main(["fields", str(file)]) == 2
+    assert "own.py:Own, got" in capsys.readouterr().err
+    file.write_text("def f(:\n")
+    assert main(["fields", str(file)]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert line.startswith(f"coevolve: {file}, line 1: SyntaxError: ")
+
+
+def test_what_a_method_itself_refuses_stays_as_it_says(
+    file: Path, capsys: pytest.CaptureFixture
+) -> None:
+    refusal = 'raise ValueError("rounds must be even")\n        self.solver'
+    file.write_text(METHOD.replace("self.solver", refusal, 1))
+    assert main(["fields", f"{file}:Own"]) == 2
+    assert capsys.readouterr().err == "coevolve: rounds must be even\n"
+
+
 def test_scalars_of_numpy_are_numbers(file: Path) -> None:
     import_numpy = "import numpy as np\n"
     scalar = (
@@ -215,26 +308,37 @@ def test_scalars_of_numpy_are_numbers(file: Path) -> None:
     assert np.isfinite(row["said"])
 
 
+def mine(folder: Path) -> str:
+    """Write a subclass of MAE; return how a command names it."""
+    file = folder / "mine.py"
+    file.write_text(
+        "from coevolve.methods.mae.method import MAE\n\n\nclass Mine(MAE):\n"
+        '    """MAE with another name."""\n'
+    )
+    return f"{file}:Mine"
+
+
 class TestPresets:
-    def test_a_subclass_takes_the_values_of_its_paper_and_says_so(
-        self, tmp_path: Path, capsys: pytest.CaptureFixture
-    ) -> None:
-        file = tmp_path / "mine.py"
-        file.write_text(
-            "from coevolve.methods.mae.method import MAE\n\n\nclass Mine(MAE):\n"
-            '    """MAE with another name."""\n'
-        )
-        name = f"{file}:Mine"
+    def test_a_subclass_takes_the_values_of_its_paper(self, tmp_path: Path) -> None:
+        name = mine(tmp_path)
         own = config.build(name, "standard", out=tmp_path / "run")
         paper = config.build("mae", "standard", out=tmp_path / "run")
         assert own.steps == paper.steps
         assert own.method.describe() == paper.method.describe()
-        assert f"{name} takes the values of mae" in capsys.readouterr().err
+
+    @pytest.mark.parametrize("command", ["plan", "fields"])
+    def test_a_line_says_once_whose_values_a_subclass_takes(
+        self, command: str, tmp_path: Path, capsys: pytest.CaptureFixture
+    ) -> None:
+        name = mine(tmp_path)
+        assert main([command, name, "--preset", "standard"]) == 0
+        line = f"{name} takes the values of mae"
+        assert capsys.readouterr().err.count(line) == 1
 
     def test_another_method_takes_none(
         self, file: Path, capsys: pytest.CaptureFixture
     ) -> None:
-        config.build(f"{file}:Own", "standard", out=file.with_name("run"))
+        assert main(["fields", f"{file}:Own", "--preset", "standard"]) == 0
         assert capsys.readouterr().err == ""
 
 
@@ -256,6 +360,13 @@ class TestClasses:
     ) -> None:
         file.write_text(METHOD.replace("self.solver", "self.player"))
         with pytest.raises(ValueError, match="^Own must have a role `solver`"):
+            config.build(f"{file}:Own", "smoke", out=file.with_name("run"))
+
+    def test_a_method_without_episodes_is_refused_before_a_model_loads(
+        self, file: Path
+    ) -> None:
+        file.write_text(METHOD.replace("def episode", "def epsiode"))
+        with pytest.raises(ValueError, match=r"must define episode\(self, rng\)"):
             config.build(f"{file}:Own", "smoke", out=file.with_name("run"))
 
     def test_roles_in_lists_and_dicts_are_known(self, file: Path) -> None:

@@ -20,12 +20,14 @@ def find(model: str | Path) -> Path | str:
     """Return the folder of a model, or its id if it is on the hub.
 
     `model` is the name of an embedded backbone or of SmolLM2 (whose folder is made on first use), a
-    model's folder, a run's, or a hub id (ORG/NAME). Raises ValueError if it is none of them.
+    model's folder, a run's, or a hub id (ORG/NAME). A folder that is called like a backbone is
+    written ./NAME. Raises ValueError if `model` is none of these.
     """
     announced = plugins.announced(plugins.MODELS)
-    folder = policy_folder(model)
-    if str(model) in announced:
-        folder = plugins.load(plugins.MODELS, str(model))(str(model))
+    if _is_announced(model):
+        folder: Path = plugins.load(plugins.MODELS, str(model))(str(model))
+    else:
+        folder = policy_folder(model)
     if (folder / "config.json").is_file():
         return folder
     if HUB_ID.fullmatch(str(model)) and not folder.exists():
@@ -43,6 +45,11 @@ def find(model: str | Path) -> Path | str:
         "run (or RUN/policy/NAME), a model id of the hub (ORG/NAME), or a server "
         f"(http://HOST/v1#MODEL), got {str(model)!r}{hint}"
     )
+
+
+def _is_announced(model: str | Path) -> bool:
+    """Whether a model is an embedded backbone or SmolLM2, whatever folders there are."""
+    return str(model) in plugins.announced(plugins.MODELS)
 
 
 def policy_folder(model: str | Path) -> Path:
@@ -84,8 +91,10 @@ def locate(model: str | Path) -> Located:
     adapter names itself or no base.
     """
     adapters: list[Path] = []
-    while (policy_folder(model) / ADAPTER_CONFIG).is_file():
+    while not _is_announced(model):
         folder = policy_folder(model)
+        if not (folder / ADAPTER_CONFIG).is_file():
+            break
         if folder in adapters:
             raise ValueError(
                 f"adapter {str(folder)!r} is its own base: base_model_name_or_path in "

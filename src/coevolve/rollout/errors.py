@@ -21,12 +21,12 @@ def explained(place: str) -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not is_users(error):
+        if not passed_through_user_code(error):
             raise
         raise explanation(error, place) from error
 
 
-def is_users(error: Exception) -> bool:
+def passed_through_user_code(error: Exception) -> bool:
     """Whether an exception passed through a user's file and is not explained yet."""
     return not isinstance(error, MethodError) and bool(_users_frames(error))
 
@@ -48,21 +48,25 @@ def explanation(
         f"{place} failed in {last.filename}, line {last.lineno}, in {last.name}:",
         f"  {last.line}",
         f"  {type(error).__name__}: {error}",
-        *told(replies),
+        *reply_lines(replies),
     ]
     return MethodError("\n".join(lines))
 
 
-def told(replies: Sequence[Reply]) -> list[str]:
-    """Return a line for each of the last replies: role, end of the prompt, reply."""
+def reply_lines(replies: Sequence[Reply]) -> list[str]:
+    """Return a line for each of the last replies: role, end of the prompt, start of the reply."""
     lines = []
     first = max(0, len(replies) - MAX_REPLIES)
     for number, reply in enumerate(replies[first:], start=first + 1):
-        prompt = _shortened(reply.turn.messages[-1]["content"])
-        text = _shortened(reply.text)
+        prompt = _end_of(reply.turn.messages[-1]["content"])
+        text = _start_of(reply.text)
         lines.append(f"  reply {number}, {reply.turn.role}: {prompt!r} -> {text!r}")
     return lines
 
 
-def _shortened(text: str) -> str:
+def _end_of(text: str) -> str:
+    return text if len(text) <= MAX_SHOWN else "..." + text[3 - MAX_SHOWN :]
+
+
+def _start_of(text: str) -> str:
     return text if len(text) <= MAX_SHOWN else text[: MAX_SHOWN - 3] + "..."

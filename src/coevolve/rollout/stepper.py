@@ -5,7 +5,12 @@ from dataclasses import replace
 from typing import Any
 
 from coevolve.rollout.engine import Engine
-from coevolve.rollout.errors import MethodError, explanation, is_users, told
+from coevolve.rollout.errors import (
+    MethodError,
+    explanation,
+    passed_through_user_code,
+    reply_lines,
+)
 from coevolve.types import Episode, Outcome, Reply, Sample, Turn
 
 
@@ -72,7 +77,7 @@ class EpisodeStepper:
             self._finish(stop.value)
             return
         except Exception as error:
-            if not is_users(error):
+            if not passed_through_user_code(error):
                 raise
             place = f"episode {self.index}"
             raise explanation(error, place, self.replies) from error
@@ -109,5 +114,5 @@ class EpisodeStepper:
 
     def _mistake(self, what: str) -> MethodError:
         """Return the error of an episode that breaks its contract, with what was said so far."""
-        lines = [f"episode {self.index} {what}", *told(self.replies)]
+        lines = [f"episode {self.index} {what}", *reply_lines(self.replies)]
         return MethodError("\n".join(lines))

@@ -34,11 +34,18 @@ SCORE_FIELDS = [
     "tokens_in",
     "tokens_out",
 ]
+TRACKER_FILE = "tracker.json"  # see `trackers`
+# What a fresh start removes. config.json comes last: a folder without it is no run.
 FILES_OF_A_RUN = (
+    "metrics.jsonl",
+    "episodes.jsonl",
+    "timings.jsonl",
+    "conversations.jsonl",  # of CoNL and SRT
     "scores.csv",
     "grades.csv",
     "summary.json",
     "report.html",
+    TRACKER_FILE,
     "config.json",
 )
 RUN_MARK = b'"method_fields"'  # in the config.json of a run, and in no model's
@@ -125,11 +132,16 @@ def check_is_run(out: Path) -> None:
 
 
 def remove_run(out: Path) -> None:
-    """Remove what a run wrote into its folder, config.json last; other files stay."""
+    """Remove what a run wrote into its folder; other files stay, and all of them if it is no run.
+
+    Rows of a method of the user's own stay too, until the method writes them again.
+    """
+    if not is_run(out):
+        return
     for name in FOLDERS_OF_A_RUN:
         shutil.rmtree(out / name, ignore_errors=True)
-    for file in [*out.glob("*.jsonl"), *(out / name for name in FILES_OF_A_RUN)]:
-        file.unlink(missing_ok=True)
+    for name in FILES_OF_A_RUN:
+        (out / name).unlink(missing_ok=True)
 
 
 def means(numbers: Iterable[tuple[str, float | None]]) -> dict[str, float]:

@@ -18,7 +18,6 @@ from typing import Any
 from coevolve.runs import record
 from coevolve.types import Outcome
 
-STATE_FILE = "tracker.json"
 TABLE_COLUMNS = ("episode", "role", "prompt", "completion", "reward")
 
 
@@ -136,7 +135,7 @@ def _tables(kind: str, outcomes: Sequence[Outcome]) -> dict[str, Any]:
 
 def _read_state(out: Path) -> dict[str, ServiceRun]:
     """Return the run of each service that was used so far."""
-    path = out / STATE_FILE
+    path = out / record.TRACKER_FILE
     if not path.is_file():
         return {}
     state = json.loads(path.read_bytes())
@@ -146,4 +145,4 @@ def _read_state(out: Path) -> dict[str, ServiceRun]:
 def _write_state(out: Path, runs: Mapping[str, ServiceRun]) -> None:
     out.mkdir(parents=True, exist_ok=True)
     state = {kind: asdict(run) for kind, run in runs.items()}
-    record.write_json(out / STATE_FILE, state)
+    record.write_json(out / record.TRACKER_FILE, state)

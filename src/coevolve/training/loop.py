@@ -7,12 +7,13 @@ specific to one method.
 import gc
 import json
 import platform
-from contextlib import AbstractContextManager, closing
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, closing, contextmanager
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from filelock import FileLock
+from filelock import FileLock, Timeout
 
 from coevolve.evaluation.scoring import count_correct
 from coevolve.methods.base import Method
@@ -24,7 +25,7 @@ from coevolve.training import diagnostics, preflight
 from coevolve.training.config import Run
 from coevolve.training.interrupts import stop_after_step
 from coevolve.training.metrics import step_metrics
-from coevolve.training.progress import StepDisplay, StepEnd, Timer
+from coevolve.training.progress import StepDisplay, StepEnd, Timer, is_first_process
 from coevolve.types import Outcome
 
 if TYPE_CHECKING:
@@ -46,27 +47,15 @@ def train(run: Run, fresh: bool = False) -> Path:
     questions. `fresh` removes an earlier run from the folder and starts again.
 
     Raises ValueError in one line, before a model loads, if something that the run needs is missing,
-    and TimeoutError if another process is training in the folder. After Ctrl-C or SIGTERM during a
-    step, the step is finished and saved, then KeyboardInterrupt is raised; training the same run
-    again resumes there. A second Ctrl-C does not wait for the step.
+    or if another process is training in the folder. After Ctrl-C or SIGTERM during a step, the step
+    is finished and saved, then KeyboardInterrupt is raised; training the same run again resumes
+    there. A second Ctrl-C does not wait for the step.
     """
     if not fresh and preflight.is_finished(run):
         return run.out
-    record.check_is_run(run.out)
     timer = Timer()
-    environment.prepare(run.engine)  # read when torch, vLLM and Unsloth start
-    preflight.check(run)
-    with explained("before_run"):
-        run.method.before_run()
-    with timer.phase("load", show="loading"):
-        trainer = _load_trainer(run)
-    out = run.out
-    if not trainer.distributed.is_main_process:
-        # The other processes write the same files, to be thrown away.
-        out = Path(trainer.scratch.name)
-    with closing(trainer.engine), FileLock(out / ".in-use", blocking=False):
-        if fresh:  # removed only now, when nothing more can be missing
-            trainer.distributed.on_main_process(lambda: record.remove_run(run.out))
+    _check(run)
+    with _opened(run, timer, fresh) as (trainer, out):
         resumed_at = _resume(trainer, out)
         if resumed_at == 0:  # otherwise the checkpoint holds these scores
             with timer.phase("held_out", show=ASKING):
@@ -95,38 +84,107 @@ def train(run: Run, fresh: bool = False) -> Path:
 def accuracy_in_validation(run: Run) -> float:
     """Train a run and return its accuracy on the validation split at the end.
 
-    For choosing hyper-parameters: no test question is asked. Writes metrics.jsonl and the
-    checkpoints, but no scores and no policy, and begins anew in every call. Raises ValueError in
-    one line if `eval_every` is 0, or if something that the run needs is missing.
+    For choosing hyper-parameters: no test question is asked. Writes config.json, metrics.jsonl,
+    episodes.jsonl and the checkpoints, but no scores and no policy, and begins anew in every call:
+    an earlier run in the folder is removed.
+
+    Raises ValueError in one line as `train` does, and if `eval_every` is 0, if the world has no
+    validation questions, or if no verifier can grade an answer to them. Ctrl-C ends it after a
+    step, with KeyboardInterrupt.
     """
     if not run.eval_every:
         raise ValueError("eval_every must be above 0 to validate a run, got 0")
-    environment.prepare(run.engine)
+    _check(run)
+    world = run.method.world
+    if not world.items("validation", run.eval_items):
+        raise ValueError(
+            f"world must have validation questions to validate a run, and {world.name} has none"
+        )
+    try:
+        with _opened(run, Timer(), fresh=True) as (trainer, out):
+            log = record.Recorder(out)
+            record.write_json(out / "config.json", run.describe())
+            _train_policies(trainer, log, steps_done=0)
+            last_line = (out / "metrics.jsonl").read_bytes().splitlines()[-1]
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt("stopped; another call begins anew") from None
+    accuracy: float | None = json.loads(last_line).get("validation")
+    if accuracy is None:
+        raise ValueError(
+            f"world must have answers that a verifier can grade, and {world.name} has none in its "
+            "validation split"
+        )
+    return accuracy
+
+
+def _check(run: Run) -> None:
+    """Check what a run needs before its model loads, and let its method fetch data.
+
+    Raises ValueError in one line if something is missing.
+    """
+    record.check_is_run(run.out)
+    environment.prepare(run.engine)  # read when torch, vLLM and Unsloth start
     preflight.check(run)
-    record.remove_run(run.out)
     with explained("before_run"):
         run.method.before_run()
-    trainer = _load_trainer(run)
-    log = record.Recorder(run.out)
-    with closing(trainer.engine):
-        _train_policies(trainer, log, steps_done=0)
-    last_line = (run.out / "metrics.jsonl").read_bytes().splitlines()[-1]
-    accuracy: float = json.loads(last_line)["validation"]
-    return accuracy
+
+
+@contextmanager
+def _opened(run: Run, timer: Timer, fresh: bool) -> Iterator[tuple["Trainer", Path]]:
+    """Load a run's policies in a folder that no other process trains in.
+
+    Yields the trainer and the folder to write to. `fresh` removes an earlier run first.
+    """
+    with _locked(run.out):
+        with timer.phase("load", show="loading"):
+            trainer = _load_trainer(run)
+        out = run.out
+        if not trainer.distributed.is_main_process:
+            # The other processes write the same files, to be thrown away.
+            out = Path(trainer.scratch.name)
+        with closing(trainer.engine):
+            if fresh:  # removed only now, when nothing more can be missing
+                trainer.distributed.on_main_process(lambda: record.remove_run(run.out))
+            yield trainer, out
+
+
+@contextmanager
+def _locked(out: Path) -> Iterator[None]:
+    """Keep other runs out of a folder; raise ValueError if one is there.
+
+    Of the processes of a run, the first holds the lock, because it alone writes there.
+    """
+    if not is_first_process():
+        yield
+        return
+    lock = FileLock(out / ".in-use")
+    try:
+        lock.acquire(blocking=False)
+    except Timeout:
+        raise ValueError(
+            f"out must not be in use: another process is training in {out} "
+            f"(it holds {lock.lock_file})"
+        ) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 def _load_trainer(run: Run) -> "Trainer":
     """Import torch and load the policies."""
     # Imports leave no garbage, and looking for it takes a fifth of their time.
     gc.disable()
-    from coevolve.training.trainer import Trainer
+    try:
+        from coevolve.training.trainer import Trainer
 
-    trainer_class = Trainer
-    if run.trainer == "trl":
-        from coevolve.training.trl_trainer import TRLTrainer
+        trainer_class = Trainer
+        if run.trainer == "trl":
+            from coevolve.training.trl_trainer import TRLTrainer
 
-        trainer_class = TRLTrainer
-    gc.enable()
+            trainer_class = TRLTrainer
+    finally:
+        gc.enable()
     return trainer_class(run)
 
 

@@ -91,8 +91,17 @@ def this_machine(out: Path) -> Machine:
 
 
 def existing_folder(path: Path) -> Path:
-    """Return the first folder on the way up from a path that exists."""
-    return next(folder for folder in (path, *path.parents) if folder.exists())
+    """Return the first folder on the way up from a path that exists.
+
+    Raises ValueError if there is none, as on a drive of Windows that is missing.
+    """
+    on_the_way = (folder for folder in (path, *path.parents) if folder.exists())
+    existing = next(on_the_way, None)
+    if existing is None:
+        raise ValueError(
+            f"{path} must be on a drive that exists, and {path.anchor} does not"
+        )
+    return existing
 
 
 def free_disk_gib(folder: Path) -> float:
@@ -170,8 +179,8 @@ def faults(machine: Machine) -> Iterator[str]:
 
 
 def _gpu_faults(machine: Machine) -> Iterator[str]:
-    major = int(machine.torch_cuda.partition(".")[0])
-    oldest = OLDEST_DRIVER.get(major, max(OLDEST_DRIVER.values()))
+    cuda = int(machine.torch_cuda.partition(".")[0])
+    oldest = OLDEST_DRIVER.get(cuda, max(OLDEST_DRIVER.values()))
     if not machine.driver and not machine.sees_gpu:
         yield (
             "no NVIDIA driver is loaded; install one of version "
@@ -200,7 +209,7 @@ def _gpu_faults(machine: Machine) -> Iterator[str]:
 
 def _tool_faults(machine: Machine) -> Iterator[str]:
     if not machine.compiler:
-        yield "Triton compiles with gcc, which is not there; apt-get install gcc"
+        yield "Triton needs gcc, which is not installed; apt-get install gcc"
     if not machine.python_header:
         yield (
             "Triton needs Python.h, which is not there; apt-get install python3-dev, "

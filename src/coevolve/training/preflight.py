@@ -6,12 +6,14 @@ files in its cache.
 
 import json
 import os
+from collections import Counter
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 from reprlib import repr as shortened
 
 from coevolve.engines.loading import load_policy
+from coevolve.methods.base import Method
 from coevolve.models.names import locate
 from coevolve.runs import record
 from coevolve.training import machine
@@ -20,9 +22,9 @@ from coevolve.training.config import Run, assign_models, field_defaults, flatten
 HUB_TIMEOUT_SECONDS = 10
 # Values of fields that are not a package's name, with the package that they need.
 PACKAGES = {"4bit": "bitsandbytes", "adamw_8bit": "bitsandbytes", "adamw": ""}
-# Fields that may differ from the checkpoint's: none of them changes what is learnt.
+# Fields that may differ from the checkpoint's: none of them changes what is learnt. So may the
+# steps, unless the learning rate falls to 0 at the last one.
 MAY_CHANGE_ON_RESUME = (
-    "steps",
     "keep_episodes",
     "track",
     "save_every",
@@ -98,7 +100,7 @@ def _check_server(run: Run) -> None:
 
 def _check_folder(out: Path) -> None:
     """Raise ValueError unless the first existing folder on the way to `out` is writable."""
-    existing = next(path for path in (out, *out.parents) if path.exists())
+    existing = machine.existing_folder(out)
     if not (existing.is_dir() and os.access(existing, os.W_OK)):
         raise ValueError(
             f"out must be a folder that can be written, and {existing} is not"
@@ -119,11 +121,21 @@ def is_finished(run: Run) -> bool:
     steps_finished = json.loads(summary.read_bytes())["steps"]
     if steps_finished < run.steps:
         return False
+    how_to_extend = ""
+    if _can_be_extended(run):
+        how_to_extend = " To extend it, set a larger steps=N."
     print(
-        f"{run.out} is already finished. To extend it, set a larger steps=N; "
-        "to start a new run, choose another --out."
+        f"{run.out} is already finished.{how_to_extend} "
+        "To start a new run, choose another --out."
     )
     return True
+
+
+def _can_be_extended(run: Run) -> bool:
+    """Whether a finished run goes on with a larger number of steps."""
+    trains_nothing = run.method.PAPER_RUN_VALUES.get("steps") == 0
+    has_own_trainer = type(run.method).fit is not Method.fit
+    return run.schedule == "constant" and not (trains_nothing or has_own_trainer)
 
 
 def check_same_run(run: Run, folder: Path) -> None:
@@ -141,6 +153,8 @@ def check_same_run(run: Run, folder: Path) -> None:
     saved = {"trainer": "own", "trl": {}} | saved
     current = flatten(current_config)
     compared = [name for name in current if name not in MAY_CHANGE_ON_RESUME]
+    if run.schedule == "constant":
+        compared.remove("steps")
     if saved.get("method") != run.method_name:
         compared = ["method"]
     # A field that a release has added has its default in runs that are older.
@@ -152,7 +166,10 @@ def check_same_run(run: Run, folder: Path) -> None:
         if saved.get(name) != current[name]:
             old = shortened(saved.get(name))
             new = shortened(current[name])
-            changes.append(f"{name} {old} there, {new} now")
+            change = f"{name} {old} there, {new} now"
+            if name == "steps":
+                change += f" (schedule {run.schedule!r} depends on them)"
+            changes.append(change)
     if changes:
         raise ValueError(
             f"{run.out} holds a run with other settings: {'; '.join(changes)}; "
@@ -170,14 +187,17 @@ def check_same_run(run: Run, folder: Path) -> None:
 def _changed_files(saved: dict[str, str], current: dict[str, str]) -> list[str]:
     """Return the names of a user's files whose code differs from the run's, new ones included.
 
-    Files are compared by name, so that a folder may move.
+    Both are {path: hash of the code}. A file is known by its name without folders and its code: a
+    folder may move, and several files may have one name.
     """
-    hashes = {Path(name).name: code for name, code in saved.items()}
+    known = Counter((Path(path).name, code) for path, code in saved.items())
     changed = []
-    for name, code in current.items():
-        file = Path(name).name
-        if hashes.get(file) != code:
-            changed.append(file)
+    for path, code in current.items():
+        name = Path(path).name
+        if known[name, code]:
+            known[name, code] -= 1
+        else:
+            changed.append(name)
     return changed
 
 
