@@ -31,7 +31,7 @@ KEPT_CHARACTERS = 500  # of the errors of a run that failed
 
 
 @dataclass(frozen=True)
-class Run:
+class Training:
     """One run to train."""
 
     method: str
@@ -40,7 +40,7 @@ class Run:
     """field=value, as on the command line."""
 
 
-def train(run: Run, preset: str) -> dict[str, Any]:
+def train(run: Training, preset: str) -> dict[str, Any]:
     """Train in a process of its own; return the run with its scores, or with its error."""
     row = asdict(run)
     with tempfile.TemporaryDirectory() as folder:
@@ -94,7 +94,7 @@ def main() -> int:
     parser.add_argument("--out", type=user_path, default=OUT)
     options, fields = parser.parse_known_args()  # fields: field=value of every run
     seeds = range(options.seeds)
-    runs = [Run(method, seed, fields) for seed in seeds for method in METHODS]
+    runs = [Training(method, seed, fields) for seed in seeds for method in METHODS]
     with ThreadPoolExecutor(options.jobs) as pool:
         rows = list(pool.map(lambda run: train(run, options.preset), runs))
     report = {

@@ -24,8 +24,9 @@ from coevolve.commands.arguments import (
     Preset,
     Temperature,
     read_overrides,
+    say_preset_section,
 )
-from coevolve.commands.verdicts import question_in_prompt, verdict_on
+from coevolve.commands.verdicts import verdict_on
 from coevolve.engines.loading import load_policy
 from coevolve.evaluation import strategies
 from coevolve.methods import registry
@@ -33,6 +34,7 @@ from coevolve.methods.base import Method
 from coevolve.runs import checkpoint, publish, record, show
 from coevolve.runs.compare import settings_of
 from coevolve.training import config, loop, preflight
+from coevolve.training.controls.rewards import question_in_prompt
 from coevolve.training.progress import is_first_process, show_elapsed
 from coevolve.types import Reply, Role
 from coevolve.validation import check_choice, expand_home, user_path
@@ -136,6 +138,7 @@ def train(
     if not fresh and preflight.is_finished(run):
         return
     if is_first_process():
+        say_preset_section(method, preset)
         _print_differences(run)
     signal.signal(signal.SIGTERM, signal.default_int_handler)  # acts like a Ctrl-C
     try:
@@ -146,6 +149,8 @@ def train(
             f"stopped at step {step}; run the same command to resume", file=sys.stderr
         )
         raise SystemExit(130) from None
+    except (FileNotFoundError, PermissionError):  # which a resumed run would meet again
+        raise
     except OSError as error:  # a full disk, a server that died
         raise OSError(
             f"{error}; --out {quote(str(out))} resumes later from the last checkpoint"
@@ -184,6 +189,7 @@ def plan(method: MethodName, pairs: Pairs = None, preset: Preset = "one-gpu") ->
     overrides = read_overrides(method, pairs)
     with show_elapsed("counting replies"):
         table = list(lines(method, preset, overrides))
+    say_preset_section(method, preset)
     print(*table, sep="\n")
 
 
@@ -257,12 +263,12 @@ def ask(
     turn = replace(
         role(**fields),
         temperature=role.temperature if temperature is None else temperature,
+        max_tokens=max_tokens or role.max_tokens,
         key=(seed,),
     )
     preflight.check_model(model)
     with show_elapsed("loading and asking"):
-        limit = max_tokens or strategies.limit(prompt)
-        engine = load_policy(model).serve(1.0, limit)
+        engine = load_policy(model).serve(1.0, strategies.limit(prompt))
         (reply,) = engine.answer([turn])
     print(show.visible(reply.text))
     for remark in _remarks(method, model, reply):
@@ -301,7 +307,7 @@ def _find_role(who: str, prompt: str) -> tuple[Method, Role]:
                 f"methods are {', '.join(registry.METHODS)}"
             )
     fields: dict[str, Any] = {"prompt": prompt}
-    player = registry.get_method(method)(**fields)
+    player = registry.make_method(method, **fields)
     check_choice(f"role of {method}", name, player.roles)
     return player, player.roles[name]
 

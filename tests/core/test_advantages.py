@@ -185,7 +185,9 @@ def test_a_reward_that_is_no_number_is_named(name, reward):
 @pytest.mark.parametrize("name", sorted({*ESTIMATORS} - BY_SEGMENT))
 def test_a_reward_by_segment_is_refused_where_replies_have_one(name):
     samples = [sample("critic", {"critique": 1.0})]
-    message = "one finite number per reply, 'critic' earned {'critique': 1.0}"
+    message = (
+        "a reward per segment needs estimator=segment_centred, gae or rae; 'critic'"
+    )
     with pytest.raises(ValueError, match=message):
         ESTIMATORS[name](EstimatorInputs(samples))
 

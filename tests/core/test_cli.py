@@ -15,9 +15,10 @@ from data_files import OWN, tables
 from coevolve import __version__
 from coevolve.cli import main
 from coevolve.commands.arguments import fields_as_pairs
+from coevolve.methods.mae.method import MAE
 from coevolve.runs import record
 from coevolve.training import config
-from coevolve.types import Reply, Turn
+from coevolve.types import Reply, Role, Turn
 from tinyworld import backbone
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "src")
@@ -160,9 +161,8 @@ class TestTrain:
         [
             ConnectionError("gone"),
             OSError(errno.ENOSPC, "No space left on device"),
-            PermissionError(errno.EACCES, "Permission denied", "x"),
         ],
-        ids=["server", "disk", "permission"],
+        ids=["server", "disk"],
     )
     def test_a_fault_outside_the_run_names_the_command_that_resumes(
         self, error: OSError, train, out
@@ -171,6 +171,21 @@ class TestTrain:
         assert code == 1
         resume = f"--out {out} resumes later from the last checkpoint"
         assert captured.err == f"coevolve: {error}; {resume}\n"
+
+    @pytest.mark.parametrize(
+        "error",
+        [
+            FileNotFoundError("no checkpoint in run/checkpoints is whole"),
+            PermissionError(errno.EACCES, "Permission denied", "x"),
+        ],
+        ids=["damage", "permission"],
+    )
+    def test_a_fault_that_a_resumed_run_would_meet_again_is_code_2(
+        self, error: OSError, train
+    ) -> None:
+        code, captured = train(error)
+        assert code == 2
+        assert captured.err == f"coevolve: {error}\n"
 
     def test_weights_that_are_not_finite_would_not_be_so_after_a_resume(
         self, train
@@ -232,7 +247,18 @@ class TestAsk:
         turn = self.turn_of(policy)
         assert turn.temperature == 0.0
         assert turn.key == (5,)
-        assert policy.serve.call_args_list.count(call(1.0, 7)) == 1
+        assert turn.max_tokens == 7
+
+    @pytest.mark.parametrize(
+        ("options", "limit"), [([], 5), (["--max-tokens", "7"], 7)]
+    )
+    def test_an_explicit_limit_replaces_that_of_the_role(
+        self, options: list[str], limit: int, policy, monkeypatch
+    ) -> None:
+        role = Role("solver", "solve {question}", max_tokens=5)
+        monkeypatch.setattr("coevolve.cli._find_role", lambda *names: (MAE(), role))
+        assert main(["ask", f"{OWN}/solver", "question=3*4", *options]) == 0
+        assert self.turn_of(policy).max_tokens == limit
 
     def test_a_model_in_a_folder_answers(self, capsys) -> None:
         options = ["--temperature", "0", "--model", str(backbone("tiny"))]

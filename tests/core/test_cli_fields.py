@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 from data_files import OWN
 
-from coevolve.advantages.estimators import WITH_KL, WITH_SEGMENTS
+from coevolve.advantages.estimators import WITH_KL
+from coevolve.advantages.segments import WITH_SEGMENTS
 from coevolve.cli import main
 from coevolve.methods.registry import METHODS, get_method
 from coevolve.training import config
@@ -66,6 +67,12 @@ class TestMAE:
         assert listed["train"].values == "[proposer, solver, judge]"
         assert listed["judge_temperature"].values == "null"
         assert listed["quality_filter"].values == "true"
+
+    def test_the_head_says_how_values_of_nothing_are_typed(self, capsys) -> None:
+        assert main(["fields", "mae"]) == 0
+        head, _, _ = capsys.readouterr().out.partition("\n\n")
+        for text in ("field=null", "field=''", "field='[]'", "field='{}'"):
+            assert text in head
 
     def test_choices_and_limits_are_listed(self, listed) -> None:
         assert listed["setting"].text.endswith("Allowed: zero | no | half | with.")

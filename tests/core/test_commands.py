@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -16,6 +17,16 @@ from coevolve.types import Reply, Turn
 from tinyworld import TinyWorld
 
 CODE_OF_A_COLOUR = "\x1b["
+TERSE = """
+from coevolve.methods.mae.method import MAE
+from coevolve.types import Role
+
+
+class Terse(MAE):
+    def define_roles(self):
+        super().define_roles()
+        self.solver = Role("solver", "solve {question}", max_tokens=5)
+"""
 
 
 def spoken(turn: Turn) -> Reply:
@@ -30,18 +41,24 @@ def spoken(turn: Turn) -> Reply:
 
 
 class Speaker:
-    """A model that answers by `spoken`; it notes what it was served with."""
+    """A model that answers by `spoken`; it notes what it was served with, and its turns."""
 
     served: list[tuple[float, int]] = []
+    turns: list[Turn] = []
 
     def serve(self, temperature: float, max_tokens: int) -> BatchedEngine:
         self.served.append((temperature, max_tokens))
-        return BatchedEngine(lambda turns: list(map(spoken, turns)))
+        return BatchedEngine(self.generate)
+
+    def generate(self, turns: list[Turn]) -> list[Reply]:
+        self.turns.extend(turns)
+        return list(map(spoken, turns))
 
 
 @pytest.fixture(autouse=True)
 def speaker(monkeypatch: pytest.MonkeyPatch) -> Speaker:
     Speaker.served = []
+    Speaker.turns = []
     for command in ("play", "evaluate"):
         monkeypatch.setattr(
             f"coevolve.commands.{command}.load_policy", lambda *names: Speaker()
@@ -88,6 +105,15 @@ class TestPlay:
     def test_every_paper_plays(self, method: str, capsys) -> None:
         assert main(["play", method, "--preset", "smoke"]) == 0
         assert " replies, " in capsys.readouterr().out
+
+    @pytest.mark.parametrize("method", ["base", "sft"])
+    @pytest.mark.parametrize("command", ["play", "plan"])
+    def test_a_method_without_episodes_is_one_line(
+        self, command: str, method: str, capsys
+    ) -> None:
+        assert main([command, method, "--preset", "none"]) == 2
+        *_, line = capsys.readouterr().err.splitlines()
+        assert line.startswith(f"coevolve: {method} plays no episodes")
 
     def test_an_unknown_model_is_one_line(self, capsys) -> None:
         assert main([*self.PLAY, "--model", "nope"]) == 2
@@ -195,6 +221,33 @@ class TestEvaluate:
         assert total.startswith("0 of ")  # CoMAS reads boxes, and the replies have none
 
     @pytest.mark.parametrize(
+        ("options", "limit"), [([], 5), (["--max-tokens", "200"], 200)]
+    )
+    def test_an_explicit_limit_replaces_that_of_the_solver(
+        self, options: list[str], limit: int, speaker, tmp_path: Path
+    ) -> None:
+        file = tmp_path / "own.py"
+        file.write_text(TERSE)
+        method = ["--method", f"{file}:Terse"]
+        assert main(["evaluate", "tiny", "--items", "1", *method, *options]) == 0
+        assert {turn.max_tokens for turn in speaker.turns} == {limit}
+
+    def test_a_split_without_questions_is_refused_before_a_model_loads(
+        self, speaker, monkeypatch, capsys
+    ) -> None:
+        items = TinyWorld.items
+
+        def only_test(world: TinyWorld, split: str, *numbers: int) -> list[object]:
+            return items(world, split, *numbers) if split == "test" else []
+
+        monkeypatch.setattr(TinyWorld, "items", only_test)
+        assert main(["evaluate", "tiny", "--split", "validation"]) == 2
+        (error,) = capsys.readouterr().err.splitlines()
+        assert "--split" in error
+        assert error.endswith("has questions in: test")
+        assert speaker.served == []
+
+    @pytest.mark.parametrize(
         ("options", "line"),
         [
             (["--setup", "vote"], "--strategy must be one of vanilla, "),
@@ -212,8 +265,8 @@ class TestEvaluate:
 
 class TestCompare:
     @staticmethod
-    def write_run(out: Path, right_after: int, steps: int) -> Path:
-        """Write a run with 4 of 20 questions right before training."""
+    def write_run(out: Path, right_after: int, steps: int, **settings: Any) -> Path:
+        """Write a run with 4 of 20 questions right before training, and further settings."""
         rows = []
         for stage, right in (("before", 4), ("after", right_after)):
             for item in range(20):
@@ -221,7 +274,7 @@ class TestCompare:
                 is_right = int(item < right)
                 rows.append({**row, "question": str(item), "correct": is_right})
         record.Recorder(out).scores(rows)
-        settings = {"method": "mae", "steps": steps, "method_fields": {}}
+        settings |= {"method": "mae", "steps": steps, "method_fields": {}}
         (out / "config.json").write_text(json.dumps(settings))
         (out / "metrics.jsonl").write_text(f'{{"step": {steps}, "loss": 0.5}}\n')
         return out
@@ -240,6 +293,27 @@ class TestCompare:
         (conclusion,) = [line for line in lines if line[:2] == ["The", "second"]]
         assert conclusion[3] == "+55.0"
         assert " ".join(conclusion).endswith("excludes 0.")
+
+    def test_a_long_setting_ends_with_an_ellipsis(self, tmp_path: Path, capsys) -> None:
+        models = ["a" * 40, "b" * 28]
+        runs = []
+        for model in models:
+            out = tmp_path / model[0]
+            runs.append(str(self.write_run(out, 5, 3, model=model)))
+        assert main(["compare", *runs]) == 0
+        lines = [line.split() for line in capsys.readouterr().out.splitlines()]
+        assert ["model", "a" * 25 + "...", "b" * 28] in lines
+
+    def test_changed_code_is_named_by_its_file(self, tmp_path: Path, capsys) -> None:
+        runs = []
+        for code in ("1f", "2e"):
+            sources = {f"{tmp_path}/{code}/duel.py": code, f"{code}/same.py": "0"}
+            out = tmp_path / code
+            runs.append(str(self.write_run(out, 5, 3, method_sources=sources)))
+        assert main(["compare", *runs]) == 0
+        _, _, settings = capsys.readouterr().out.partition("Settings that differ")
+        _, *rows = settings.strip().splitlines()
+        assert [row.split() for row in rows] == [["code", "of", "duel.py", "1f", "2e"]]
 
     def test_a_folder_without_a_run_is_refused(self, tmp_path: Path, capsys) -> None:
         run = self.write_run(tmp_path / "a", right_after=5, steps=3)

@@ -9,7 +9,7 @@ from pytest import approx
 from coevolve.runs import compare, record
 from coevolve.runs.record import Recorder
 
-CONFIG = {"method": "mae", "steps": 10, "out": "x", "method_fields": {"solves": 1}}
+CONFIG = {"method": "mae", "steps": 10, "method_fields": {"solves": 1}}
 
 
 def score(stage: str, item: int, correct: int, question: str) -> dict[str, object]:
@@ -31,7 +31,6 @@ def write_run(
     fields = {"solves": len(after)}
     settings = {
         **CONFIG,
-        "out": str(folder),
         "method_fields": fields,
     }
     record.write_json(folder / "config.json", settings)

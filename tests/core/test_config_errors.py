@@ -96,6 +96,24 @@ def test_a_run_must_train_a_policy(monkeypatch: pytest.MonkeyPatch) -> None:
     assert refusal(OWN) == line
 
 
+WARM_START = "coevolve.methods.baselines.warm_start:WarmStart"
+
+
+@pytest.mark.parametrize("method", ["sft", "srlm", WARM_START])
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [("steps", 9), ("schedule", "cosine"), ("batch_size", 2), ("loss", "importance")],
+)
+def test_a_field_that_a_method_s_own_trainer_does_not_read(
+    method: str, field: str, value: object
+) -> None:
+    line = refusal(method, **{field: value})
+    assert line.startswith(f"{field} must be left out for {method}")
+    assert "learning_rate" in line
+    own = "dpo_batch" if method == "srlm" else "epochs"
+    assert own in line
+
+
 class TestOwnMethod:
     """Mistakes in the fields of a user's own method."""
 

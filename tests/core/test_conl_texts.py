@@ -19,6 +19,7 @@ from core.conl_cases import (
 )
 
 from coevolve.methods.conl.memory import condensed, quoted
+from coevolve.text.parse import answer_line
 from coevolve.text.prompts import load_role
 from coevolve.types import Turn
 
@@ -88,6 +89,15 @@ class TestMemory:
         self, original: str, summary: str, expected: str
     ) -> None:
         assert condensed(original, summary) == expected
+
+    @pytest.mark.parametrize(
+        "program", ["print(5)\n", "def f(x):\n    return x\n", "print('````')\n"]
+    )
+    def test_all_lines_of_a_program_survive(self, program: str) -> None:
+        original = f"long\nANSWER: ```python\n{program}```\n"
+        assert answer_line(original) == program
+        for summary in ("short", "short\nANSWER: 4"):
+            assert answer_line(condensed(original, summary)) == program
 
 
 class TestQuotation:

@@ -26,9 +26,10 @@ from pretend_vllm import (
 )
 
 from coevolve.engines.limits import share_beside_learner
+from coevolve.engines.openai_server import ServerError
 from coevolve.engines.router import make_engine
 from coevolve.engines.vllm import VLLM
-from coevolve.engines.vllm_server import SERVED_DTYPE, ServerFault, VLLMServer
+from coevolve.engines.vllm_server import SERVED_DTYPE, VLLMServer
 from coevolve.models.lora import AdapterPolicy
 from coevolve.models.policy import Policy
 from coevolve.models.policy_set import PolicySet
@@ -249,7 +250,7 @@ def fail(*_: object, **__: object) -> None:
 
 
 # What engines raise, and what `fail` raises.
-FAULTS_OF_ENGINES = (RuntimeError, ServerFault)
+FAULTS_OF_ENGINES = (RuntimeError, ServerError)
 
 
 @contextmanager

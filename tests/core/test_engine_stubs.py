@@ -16,7 +16,7 @@ from coevolve.cli import main
 from coevolve.engines.loading import load_policy
 from coevolve.engines.vllm import VLLM
 from coevolve.models.lora import attach, load_unsloth
-from coevolve.models.policy_set import Loading, PolicySet
+from coevolve.models.policy_set import LoadOptions, PolicySet
 from coevolve.training import config
 from coevolve.training.trainer import Trainer
 
@@ -201,7 +201,9 @@ def test_adamw_of_8_bits_has_the_settings_of_adamw(tmp_path, monkeypatch):
 
 
 def test_unsloth_draws_the_adapter_from_the_seed_of_the_run(unsloth):
-    PolicySet({"p": "tiny-small"}, ("p",), LORA, unsloth=True, loading=Loading(seed=7))
+    PolicySet(
+        {"p": "tiny-small"}, ("p",), LORA, unsloth=True, loading=LoadOptions(seed=7)
+    )
     assert (
         unsloth.FastLanguageModel.get_peft_model.call_args.kwargs["random_state"] == 7
     )
@@ -223,6 +225,17 @@ def test_an_adapter_of_unsloth_is_merged_into_the_named_model(unsloth, tmp_path)
         logits = load_policy(str(merged)).model(ids).logits
         expected = policy.model(ids).logits
     torch.testing.assert_close(logits, expected, atol=1e-4, rtol=0)
+
+
+def test_an_adapter_of_unsloth_names_a_folder_by_its_full_path(
+    unsloth, tmp_path, monkeypatch
+):
+    load_policy("tiny-small").save(tmp_path / "model")
+    monkeypatch.chdir(tmp_path)
+    policy = load_unsloth("model", ["shared"], LORA)["shared"]
+    policy.save("adapter")
+    config = json.loads((tmp_path / "adapter" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == str(tmp_path / "model")
 
 
 def test_an_adapter_is_never_merged_into_quantised_weights(

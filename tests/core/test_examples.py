@@ -14,7 +14,7 @@ EXAMPLES = Path(__file__).resolve().parents[2] / "examples"
 SQLM = f"{EXAMPLES / 'sqlm.py'}:SQLM"
 NIM = f"{EXAMPLES / 'nim.py'}:Nim"
 SMALL = ["--preset", "smoke", "batch_size=4", "eval_items=1", "eval_every=0"]
-MAX_LINES = 80
+MAX_LINES = 90
 
 
 def answers(*texts: str) -> list[str]:

@@ -14,7 +14,7 @@ from coevolve.engines.loading import load_policy
 from coevolve.losses import LossConfig, TokenBatch, policy_loss
 from coevolve.models import environment, sampler
 from coevolve.models.policy import cache_bytes
-from coevolve.models.policy_set import Loading, PolicySet
+from coevolve.models.policy_set import LoadOptions, PolicySet
 from coevolve.models.templates import turn_end_token
 from coevolve.training import config
 from coevolve.training.schedule import learning_rate_at
@@ -162,7 +162,7 @@ class TestTemplates:
 
     def test_its_options_reach_every_prompt(self) -> None:
         options = {"enable_thinking": False}
-        loading = Loading(template_options=options)
+        loading = LoadOptions(template_options=options)
         team = PolicySet({"p": "tiny-small"}, ("p",), loading=loading)
         policy = team.primary
         policy.tokenizer.chat_template = (

@@ -1,7 +1,7 @@
 """The chunked path of the loss against the reference in float64, its memory, and its errors."""
 
 import math
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 
 import pytest
 import torch
@@ -16,6 +16,7 @@ from core.tensors import policy_loss
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from coevolve import losses
 from coevolve.losses import selective_logprobs
 
 each_loss = pytest.mark.parametrize("loss", ["ppo", "importance"])
@@ -313,6 +314,20 @@ def test_an_argument_that_is_not_allowed_is_named(
     problem = replace(VALID, **mistake.inputs)
     with pytest.raises(ValueError, match=mistake.message):
         problem.policy_loss(**mistake.options)
+
+
+PER_TOKEN = [one.name for one in fields(losses.TokenBatch) if one.name.endswith("_T")]
+
+
+@pytest.mark.parametrize("name", PER_TOKEN)
+def test_one_number_does_not_stand_for_those_of_all_tokens(name: str) -> None:
+    values = torch.zeros(4, dtype=VALID.hidden_TH.dtype)
+    given = dict.fromkeys(PER_TOKEN, values) | {"targets_T": VALID.targets_T}
+    given[name] = given[name][:1]
+    with pytest.raises(
+        ValueError, match=rf"^{name} must have shape \(4,\), got \(1,\)"
+    ):
+        losses.policy_loss(VALID.hidden_TH, VALID.head_VH, losses.TokenBatch(**given))
 
 
 class TestTheEnvironmentVariable:

@@ -33,6 +33,9 @@ class TestOfficialScore:
         "I give it 3 of 8": 7 / 9,
         "<score>4": 3 / 9,
         "2 and <score>1/0</score>": None,
+        # Beyond the largest float, and with more digits than Python reads.
+        f"<score>{'9' * 310}/1</score>": None,
+        f"<score>{'9' * 5000}/1</score>": None,
         "<score>good</score>": None,
         "": None,
     }

@@ -155,8 +155,8 @@ class TestGPU:
     def test_a_gpu_on_which_it_cannot_speak_is_refused(self, set_free):
         settings = {"engine": "vllm", "max_tokens_per_micro_batch": 1024}
         need = estimate(**settings)
-        assert need.speaking > need.learning
-        set_free((need.speaking + need.learning) / 2)
+        assert need.sampling > need.learning
+        set_free((need.sampling + need.learning) / 2)
         with pytest.raises(ValueError, match="sampling needs about .* beside the lea"):
             memory.check(self.run(**settings))
 
@@ -288,7 +288,7 @@ class TestCures:
             check(79.2)
 
     def test_the_named_length_passes(self, check):
-        assert check(79.2, max_tokens=7680).speaking <= 79.2
+        assert check(79.2, max_tokens=7680).sampling <= 79.2
 
     def test_a_smaller_model_is_advised_where_no_length_fits(self, check):
         few = {"lora": LORA, "trainer": "own", "max_tokens_per_micro_batch": 1024}

@@ -125,7 +125,7 @@ def test_more_of_everything_needs_more() -> None:
     need = memory.estimate(run, known_config)
     assert need.learning > need.resting
     assert need.resting > need.weights
-    larger = max(need.learning, need.speaking)
+    larger = max(need.learning, need.sampling)
     assert need.needed == larger
     empty = Memory()
     assert empty.learning == memory.CONTEXT_GIB

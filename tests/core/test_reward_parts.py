@@ -1,10 +1,15 @@
 """Rewards that are weighted sums of named parts: the sum, the metrics, the transcript."""
 
+from dataclasses import replace
+from random import Random
+
 import pytest
 
 from coevolve.methods.registry import get_method
 from coevolve.runs import show
 from coevolve.runs.record import describe, replies_of
+from coevolve.training.controls import rewards
+from coevolve.training.controls.dial import Dial
 from coevolve.training.metrics import step_metrics
 from coevolve.types import Outcome, Reply
 
@@ -39,6 +44,28 @@ def test_metrics_have_the_mean_of_each_part() -> None:
     metrics = step_metrics(outcomes, {}, METHOD)
     assert metrics["part/solver/a"] == 0.5
     assert metrics["reward/solver"] == 0.5
+
+
+OTHER_REWARDS = {
+    "random": lambda outcomes: rewards.random(outcomes, Random(0)),
+    "shuffled": lambda outcomes: rewards.shuffled(outcomes, Random(0)),
+    "format": lambda outcomes: rewards.by_form(outcomes, METHOD),
+    "oracle": lambda outcomes: rewards.by_oracle(outcomes, Dial(METHOD.world), METHOD),
+}
+
+
+@pytest.mark.parametrize("control", OTHER_REWARDS)
+def test_another_reward_in_its_place_has_no_parts(control: str) -> None:
+    sample = REPLY.earns_parts({"a": 0.5, "b": -1.0})
+    segmented = replace(sample, reward={"question": 1.0})
+    (outcome,) = OTHER_REWARDS[control]([Outcome([sample, segmented])])
+    assert [one.parts for one in outcome.samples] == [{}, {}]
+
+
+def test_a_reward_that_the_oracle_leaves_keeps_its_parts() -> None:
+    proposal = replace(REPLY, turn=METHOD.proposer()).earns_parts({"a": 0.5})
+    (outcome,) = OTHER_REWARDS["oracle"]([Outcome([proposal])])
+    assert outcome.samples == [proposal]
 
 
 def test_transcripts_show_the_parts() -> None:

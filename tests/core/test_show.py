@@ -154,6 +154,11 @@ class TestCredit:
         with pytest.raises(ValueError, match=f"5 tokens, {count} values"):
             show.credit(self.SAMPLE, [1.0] * count)
 
+    def test_a_reply_whose_tokens_have_no_ends_is_refused_by_that_name(self) -> None:
+        reply = replace(self.SAMPLE.reply, char_ends=())
+        with pytest.raises(ValueError, match="^char_ends .*5 tokens, 0 values$"):
+            show.credit(reply.earns(1.0), [1.0] * 5)
+
 
 TEXT = "a<b>&é🙂 c"
 

@@ -276,7 +276,7 @@ def verdicts_by_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     def verify(kind: str, answer: str, gold: str) -> Verdict:
         return verdicts[answer]
 
-    monkeypatch.setattr("coevolve.methods.spice.method.verify", verify)
+    monkeypatch.setattr("coevolve.text.verify.verify", verify)
 
 
 @pytest.mark.usefixtures("verdicts_by_answer")
@@ -323,7 +323,7 @@ def verdicts(spice: SPICE, spelling: Spelling) -> list[bool | None]:
     """Return the verdicts on the correct answer, the wrong one, and none."""
     task = Question("Q?", spelling.gold, spelling.kind)
     answers = (spelling.correct, spelling.wrong, None)
-    return spice.verdicts_on([(task, answer) for answer in answers])
+    return spice.verify([(task, answer) for answer in answers])
 
 
 @pytest.mark.parametrize("spelling", SPELLINGS, ids=lambda spelling: spelling.kind)

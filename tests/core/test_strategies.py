@@ -425,6 +425,17 @@ class TestMistakesOfUsers:
         with pytest.raises(ValueError, match=r"^samples must be at least 1, got 0$"):
             strategies.ask(Scripted(), "1+1", "consistency", samples=0)
 
+    @pytest.mark.parametrize(
+        ("strategy", "allowed"),
+        [("debate", "agents, rounds"), ("vanilla", "no number")],
+    )
+    def test_a_number_that_the_strategy_does_not_take(
+        self, strategy: str, allowed: str
+    ) -> None:
+        message = f"^strategy '{strategy}' takes {allowed}, got samples$"
+        with pytest.raises(ValueError, match=message):
+            strategies.ask(Scripted(), "1+1", strategy, samples=3)
+
     def test_a_solver_with_two_placeholders(self) -> None:
         method = Solve()
         method.solver = Role("solver", "{problem} {discussion}")

@@ -16,8 +16,9 @@ from trl.generation.vllm_client import VLLMClient
 
 from coevolve.cli import main
 from coevolve.engines import vllm_server
+from coevolve.engines.openai_server import ServerError
 from coevolve.engines.router import make_engine
-from coevolve.engines.vllm_server import ServerFault, VLLMServer
+from coevolve.engines.vllm_server import VLLMServer
 from coevolve.models.policy_set import PolicySet
 from coevolve.runs import record
 from coevolve.training import config, machine, memory, plan, preflight
@@ -125,7 +126,7 @@ def test_a_server_that_dies_ends_the_run_in_one_line(
     line = (
         r"^vllm_server 'http://gpu:8000' gave no answer \(refused by 10.0.0.1\); start"
     )
-    with pytest.raises(ServerFault, match=line):
+    with pytest.raises(ServerError, match=line):
         engine.answer([turn(), turn()])
     assert not engine.waiting
 
@@ -147,7 +148,7 @@ class TestFaultsOfUpdates:
         line = (
             r"got a part of the weights \(CUDA out of memory\); start the server again"
         )
-        with pytest.raises(ServerFault, match=line):
+        with pytest.raises(ServerError, match=line):
             engine.load_weights()
 
     def test_a_server_that_cannot_take_them(
@@ -159,7 +160,7 @@ class TestFaultsOfUpdates:
             return httpx.Response(status, json={}, request=request)
 
         monkeypatch.setattr(httpx, "post", refuse)
-        with pytest.raises(ServerFault, match=r"refused update_weights .*500"):
+        with pytest.raises(ServerError, match=r"refused update_weights .*500"):
             engine.load_weights()
 
     def test_an_old_cache_that_stays(
@@ -167,7 +168,7 @@ class TestFaultsOfUpdates:
     ) -> None:
         kept = {"success": False}
         monkeypatch.setattr(PretendServer, "reset_prefix_cache", lambda server: kept)
-        with pytest.raises(ServerFault, match="kept the keys and values of the old"):
+        with pytest.raises(ServerError, match="kept the keys and values of the old"):
             engine.load_weights()
 
     def test_a_group_that_cannot_be_joined(
@@ -177,7 +178,7 @@ class TestFaultsOfUpdates:
             raise OSError("address already in use")
 
         monkeypatch.setattr(PretendClient, "init_communicator", refuse)
-        with pytest.raises(ServerFault, match="could not be joined .*already in use"):
+        with pytest.raises(ServerError, match="could not be joined .*already in use"):
             start(team())
 
     def test_an_engine_that_cannot_start_leaves_the_group(
@@ -191,7 +192,7 @@ class TestFaultsOfUpdates:
         monkeypatch.setattr(
             PretendClient, "close_communicator", lambda client: left.append(client)
         )
-        with pytest.raises(ServerFault):
+        with pytest.raises(ServerError):
             start(team())
         assert left
 
@@ -199,7 +200,7 @@ class TestFaultsOfUpdates:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Any
     ) -> None:
         def end(*_: object) -> None:
-            raise ServerFault("vllm_server 'http://gpu:8000' gave no answer")
+            raise ServerError("vllm_server 'http://gpu:8000' gave no answer")
 
         monkeypatch.setattr("coevolve.training.loop.train", end)
         assert main(["train", "mae", f"--out={tmp_path}"]) != 0

@@ -19,11 +19,11 @@ SMALL = ["--preset", "smoke", "batch_size=4", "eval_items=1", "eval_every=0"]
 class TestWarmStart:
     @pytest.fixture
     def file(self, tmp_path: Path) -> Path:
-        """Return the demonstrations that the example prints."""
-        command = [sys.executable, str(EXAMPLES / "nim.py")]
-        output = subprocess.check_output(command, text=True)
+        """Return the file of demonstrations that the example writes."""
         path = tmp_path / "nim.jsonl"
-        path.write_text(output)
+        subprocess.run(
+            [sys.executable, str(EXAMPLES / "nim.py"), str(path)], check=True
+        )
         return path
 
     def test_a_model_learns_a_form_and_plays_with_it(

@@ -185,7 +185,7 @@ def test_dropout_excuses_other_probabilities(
     trainer = Trainer(run_of(tmp_path / "run", lora=[4, 8, 0.1]))
     notes.error = 0.6
     take_steps(trainer, notes)
-    assert capsys.readouterr().err.endswith("; dropout of the adapter\n")
+    assert "dropout of the adapter" in capsys.readouterr().err
 
 
 def test_a_resumed_run_gives_its_engine_the_restored_weights(

@@ -97,8 +97,6 @@ Estimator = Literal[
 ]
 # Estimators that use log_ratios and kl_coef.
 WITH_KL = ("reinforce_pp", "reinforce_pp_by_role")
-# Estimators that take a reward per segment as well as one per reply.
-WITH_SEGMENTS = ("segment_centred", "gae", "rae")
 ESTIMATORS: dict[str, Callable[[EstimatorInputs], Advantages]] = {
     "task_relative": task_relative,
     "group_mean": group_mean,

@@ -16,6 +16,8 @@ from coevolve.types import Reply, Sample
 MaskedRewards = dict[str, float | None]  # by segment, None where masked
 Advantages = list[list[float | None]]  # by sample and token, None where masked
 
+# Estimators that take a reward per segment as well as one per reply.
+WITH_SEGMENTS = ("segment_centred", "gae", "rae")
 GAMMA = 1.0  # nothing is discounted
 LAMBDA = 0.95  # Appendix G
 
@@ -41,6 +43,11 @@ def segments(sample: Sample) -> MaskedRewards:
 def finite_reward(sample: Sample) -> float:
     """Return a reward that is one number; ValueError names the role of any other reward."""
     reward = sample.reward
+    if isinstance(reward, Mapping):
+        raise ValueError(
+            f"a reward per segment needs estimator={', '.join(WITH_SEGMENTS[:-1])} or "
+            f"{WITH_SEGMENTS[-1]}; {sample.role!r} earned {reward!r}"
+        )
     if not _is_finite_number(reward):
         raise ValueError(
             "the advantage takes one finite number per reply, "

@@ -1,5 +1,6 @@
 """Arguments that several commands share, and fields that may also be written as options."""
 
+import sys
 from collections.abc import Mapping, Sequence
 from typing import Annotated, Any
 
@@ -83,6 +84,15 @@ def fields_as_pairs(
         name = option.removeprefix("--").replace("-", "_")
         pairs.append(f"{name}={value}")
     return kept + pairs
+
+
+def say_preset_section(method: str, preset: str) -> None:
+    """Say on stderr that a user's method takes another one's values from a preset, if it does."""
+    section = config.preset_section(method, preset)
+    if section != method:
+        print(
+            f"{method} takes the values of {section} from the preset", file=sys.stderr
+        )
 
 
 def read_overrides(method: str, pairs: Sequence[str] | None) -> dict[str, Any]:

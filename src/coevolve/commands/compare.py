@@ -15,6 +15,7 @@ from coevolve.validation import user_path
 Run = Annotated[Path, Argument(parser=user_path, metavar="RUN")]
 Row = dict[str, Any]  # of the table that `runs.compare` returns
 MAX_VALUE = 28  # characters of a setting
+CUT = "..."  # the end of a longer one
 
 
 def compare(
@@ -93,7 +94,7 @@ def _setting(value: Any) -> str:
     if isinstance(value, float):
         return _number(value)
     text = written(value)
-    return text[:MAX_VALUE]
+    return text if len(text) <= MAX_VALUE else text[: MAX_VALUE - len(CUT)] + CUT
 
 
 def _number(value: float) -> str:

@@ -13,29 +13,33 @@ from coevolve.engines.loading import load_policy
 from coevolve.evaluation import strategies
 from coevolve.evaluation.scoring import Row, count_correct, format_accuracy, score
 from coevolve.methods.base import Method
-from coevolve.methods.registry import get_method
+from coevolve.methods.registry import make_method
 from coevolve.runs import record
 from coevolve.runs.compare import settings_of
 from coevolve.training import preflight
 from coevolve.training.progress import show_elapsed
 from coevolve.validation import check_choice, expand_home, user_path
+from coevolve.worlds import World
 
 Policy = Annotated[str, Argument(parser=expand_home, help=POLICY_HELP)]
 MethodOption = Annotated[
     str, Option("--method", help=f"who answers: {METHOD_HELP}; none: the run's, or mae")
 ]
-World = Annotated[str, Option(help="as in world=...; none: the run's, or else tiny")]
+WorldName = Annotated[
+    str, Option(help="as in world=...; none: the run's, or else tiny")
+]
 StrategyName = Annotated[
     str, Option("--strategy", "--setup", help=", ".join(strategies.STRATEGIES))
 ]
 Prompt = Annotated[
     str, Option(help="full, plain or compact; none: the run's, or else compact")
 ]
+SPLITS = ("validation", "test")
 
 
 def evaluate(
     policy: Policy,
-    world: World = "",
+    world: WorldName = "",
     strategy: StrategyName = "vanilla",
     method: MethodOption = "",
     prompt: Prompt = "",
@@ -52,18 +56,25 @@ def evaluate(
     POLICY may be a run: its method, prompts and world are then the defaults.
     """
     check_choice("--strategy", strategy, strategies.STRATEGIES)
-    check_choice("--split", split, ("validation", "test"))
+    check_choice("--split", split, SPLITS)
     solver = _solver_of(policy, method, {"world": world, "prompt": prompt})
     preflight.check_model(policy)
     solver.world.check()
     if to is not None and not to.parent.is_dir():
         raise ValueError(f"--to must be a file in an existing folder, got {to}")
     questions = solver.world.items(split, items)
-    limit = max_tokens or solver.answering.max_tokens or strategies.limit(solver.prompt)
+    if not questions:
+        raise ValueError(_no_questions(solver.world, split))
     with show_elapsed(f"asking {len(questions)} questions"):
-        engine = load_policy(policy).serve(1.0, limit)
+        engine = load_policy(policy).serve(1.0, strategies.limit(solver.prompt))
         rows = score(
-            engine, solver, questions, strategy, policies=["shared"], key=(seed,)
+            engine,
+            solver,
+            questions,
+            strategy,
+            max_tokens=max_tokens,
+            policies=["shared"],
+            key=(seed,),
         )
     _print_accuracy(rows)
     if to is not None:
@@ -81,7 +92,16 @@ def _solver_of(policy: str, method_name: str, options: dict[str, str]) -> Method
             method_name = settings["method"]
             fields = dict(settings["method_fields"])
     fields |= {name: value for name, value in options.items() if value}
-    return get_method(method_name or "mae")(**fields)
+    return make_method(method_name or "mae", **fields)
+
+
+def _no_questions(world: World, split: str) -> str:
+    """Say which splits of a world have questions, because the given one has none."""
+    filled = [name for name in SPLITS if world.items(name, 1)]
+    return (
+        f"--split must be one with questions, got {split!r}; the world {world.name!r} has "
+        f"questions in: {', '.join(filled) or 'none'}"
+    )
 
 
 def _print_accuracy(rows: Sequence[Row]) -> None:

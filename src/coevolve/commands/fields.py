@@ -9,7 +9,13 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic.fields import FieldInfo
 
 from coevolve.commands import terminal
-from coevolve.commands.arguments import MethodName, Pairs, Preset, read_overrides
+from coevolve.commands.arguments import (
+    MethodName,
+    Pairs,
+    Preset,
+    read_overrides,
+    say_preset_section,
+)
 from coevolve.methods.base import Method
 from coevolve.training import config
 from coevolve.training.settings import OptimizationConfig
@@ -56,11 +62,14 @@ def fields(method: MethodName, pairs: Pairs = None, preset: Preset = "quick") ->
     """List the fields of a method, with their values and meanings."""
     overrides = read_overrides(method, pairs)
     run = config.build(method, preset, out=".", overrides=overrides)
+    say_preset_section(method, preset)
     rows = {row.name: row for row in _rows_of(run)}
     source = "the paper's value" if run.method.paper_name else "the default"
     terminal.show(
         f"Each field with {source}, and after -> that of the preset {preset}, if it differs.\n"
-        "Set it in `coevolve train`: field=value, or --field value."
+        "Set it in `coevolve train`: field=value, or --field value. A value is typed as it stands\n"
+        "here: field=null is none, field='' an empty text, field='[]' or field='{}' an empty list\n"
+        "or table."
     )
     for title, names in _sections(type(run.method)).items():
         terminal.show()

@@ -13,6 +13,7 @@ from coevolve.commands.arguments import (
     Preset,
     Temperature,
     read_overrides,
+    say_preset_section,
 )
 from coevolve.commands.episodes import FIELDS, TEMPERATURE, max_tokens
 from coevolve.commands.verdicts import Verdict, verdict_on
@@ -50,6 +51,8 @@ def play(
         overrides |= FIELDS.get(method, {})
     overrides |= read_overrides(method, pairs)
     run = config.build(method, preset, seed=seed, out=".", overrides=overrides)
+    run.check_episodes()
+    say_preset_section(method, preset)
     models, _ = config.assign_models(run.method, run.model)
     for name in dict.fromkeys(models.values()):
         preflight.check_model(name)

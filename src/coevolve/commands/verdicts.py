@@ -6,10 +6,8 @@ from coevolve.methods.base import Method
 from coevolve.runs.show import CORRECT, WRONG
 from coevolve.text.parse import tag
 from coevolve.training.controls.oracle_judge import has_judge
+from coevolve.training.controls.rewards import question_in_prompt
 from coevolve.types import Reply
-
-# The placeholders of prompts that hold the question to answer.
-QUESTION_FIELDS = ("question", "problem", "query")
 
 
 @dataclass(frozen=True)
@@ -39,14 +37,6 @@ def verdict_on(method: Method, reply: Reply) -> Verdict | None:
     proposed = tag(reply.text, "question")
     if question is None and proposed is not None:
         return _verdict_on_question(method, proposed)
-    return None
-
-
-def question_in_prompt(reply: Reply) -> str | None:
-    """Return the question in the prompt of a reply; None without any."""
-    for name in QUESTION_FIELDS:
-        if name in reply.turn.fields:
-            return str(reply.turn.fields[name])
     return None
 
 

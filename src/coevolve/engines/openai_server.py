@@ -40,7 +40,7 @@ MALFORMED_RESPONSE = (AttributeError, IndexError, TypeError, ValueError)
 
 
 class ServerError(ConnectionError):
-    """The server did not answer, even after the retries."""
+    """A server did not answer, even after the retries, or did not do what it was asked for."""
 
 
 @dataclass(frozen=True)

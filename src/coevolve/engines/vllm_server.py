@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from accelerate import PartialState
 
+from coevolve.engines.openai_server import ServerError
 from coevolve.models import environment
 from coevolve.models.policy import Policy
 from coevolve.models.sampler import Completion, noise
@@ -34,10 +35,6 @@ SERVED_DTYPE = torch.bfloat16
 RESTART = (
     "start the server again, and then the run, which resumes from its last checkpoint"
 )
-
-
-class ServerFault(ConnectionError):
-    """The server did not answer, or did not do what it was asked for."""
 
 
 @dataclass(frozen=True)
@@ -157,7 +154,7 @@ class VLLMServer(Engine):
         return ticket
 
     def _complete(self, turn: Turn, prompt_ids: list[int]) -> Reply:
-        """Return the server's reply to a turn. Raises ServerFault."""
+        """Return the server's reply to a turn. Raises ServerError."""
         temperature, limit = turn.sampling(self.temperature, self.max_tokens)
         try:
             answer = self.client.generate(
@@ -175,7 +172,7 @@ class VLLMServer(Engine):
         return self.policy.reply(turn, prompt_ids, completion, temperature)
 
     def poll(self) -> list[tuple[Ticket, Reply]]:
-        """Wait for the next replies. Raises ServerFault as soon as one request has failed."""
+        """Wait for the next replies. Raises ServerError as soon as one request has failed."""
         finished, self.waiting = wait(self.waiting, return_when=FIRST_COMPLETED)
         if any(future.exception() for future in finished):
             self._drop_waiting()
@@ -189,7 +186,7 @@ class VLLMServer(Engine):
     def load_weights(self) -> None:
         """Send the policy's weights, and have the server forget what it computed with old ones.
 
-        All processes of a run take part: none asks while weights are under way. Raises ServerFault
+        All processes of a run take part: none asks while weights are under way. Raises ServerError
         if an update fails, or if the server keeps old keys and values.
         """
         self.is_outdated = True
@@ -218,14 +215,14 @@ class VLLMServer(Engine):
         if torch.cuda.is_available():  # vLLM reads the weights on other streams
             torch.cuda.current_stream().synchronize()
         self._post("start_weight_update", {})
-        answers: list[ServerFault | None] = []
+        answers: list[ServerError | None] = []
 
         def receive() -> None:
             """Have the server take the weights, which ends when it has them all."""
             try:
                 self._post("update_weights", update)
                 answers.append(None)
-            except ServerFault as fault:
+            except ServerError as fault:
                 answers.append(fault)
 
         # The server waits for the weights while it handles the request. After an error here, that
@@ -253,7 +250,7 @@ class VLLMServer(Engine):
             raise self._fault("kept the keys and values of the old weights", None)
 
     def _post(self, route: str, content: Mapping[str, Any]) -> dict[str, Any]:
-        """Ask the server once; raises ServerFault. A second update would not find its start."""
+        """Ask the server once; raises ServerError. A second update would not find its start."""
         import httpx
 
         try:
@@ -272,9 +269,9 @@ class VLLMServer(Engine):
         wait(self.waiting)
         self.waiting = set()
 
-    def _fault(self, what: str, error: Exception | None) -> ServerFault:
+    def _fault(self, what: str, error: Exception | None) -> ServerError:
         reason = "" if error is None else f" ({' '.join(str(error).split())[:200]})"
-        return ServerFault(f"vllm_server {self.address!r} {what}{reason}; {RESTART}")
+        return ServerError(f"vllm_server {self.address!r} {what}{reason}; {RESTART}")
 
     def close(self) -> None:
         """Leave the server's group; the server goes on, with the last weights."""

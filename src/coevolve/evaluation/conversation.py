@@ -79,7 +79,8 @@ class Conversation:
     def run_inside(self, dialogue: Dialogue[T]) -> Dialogue[T]:
         """Run another dialogue as part of this conversation and return its result.
 
-        The dialogue yields lists of turns; turn i of each list is agent i's.
+        The dialogue yields lists of turns. Agent i's policy speaks turn i of each list. In a round
+        these are the agents' own turns; texts to compress are those of any agents.
         """
         replies: list[Reply] | None = None
         while True:

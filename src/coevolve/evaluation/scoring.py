@@ -25,6 +25,7 @@ def score(
     strategy: str = "vanilla",
     *,
     temperature: float | None = None,
+    max_tokens: int | None = None,
     policies: Sequence[str] = (),
     key: tuple[int, ...] = (),
     play: Callable[..., list[Outcome]] = play,
@@ -35,6 +36,7 @@ def score(
     None where no verifier can tell. The method's answering role solves.
 
     `temperature`: None is the item's own, or else the strategy's (vanilla: greedy).
+    `max_tokens`: of a reply; None is the solver's own limit, or else the engine's.
     `policies`: default the method's `scored`. Item i is answered by policy i modulo their number;
     the policies after it speak for the other agents of the strategy, in turn.
     `play`: plays the episodes.
@@ -51,6 +53,7 @@ def score(
             item.question,
             policies=(*names[first:], *names[:first]),
             temperature=_temperature(temperature, item, strategy),
+            max_tokens=max_tokens,
         )
         episodes.append(STRATEGIES[strategy](conversation))
     outcomes = play(episodes, engine, key)

@@ -4,6 +4,7 @@ Every strategy takes a `Conversation`: a question, a method whose solver answers
 policies. Later rounds use evaluation/prompts, and then \\boxed{} is read as well.
 """
 
+import inspect
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -195,15 +196,13 @@ def ask(
     turns. `max_tokens` is a reply's (default: the solver's, or else `limit`).
 
     A reply that was cut off makes the fact `finished` False, with a warning, since the answer
-    depends on all replies of a conversation. Raises ValueError for an unknown strategy and for a
-    number below 1.
+    depends on all replies of a conversation. Raises ValueError for an unknown strategy, and for a
+    number that it does not take or that is below 1.
     """
     from coevolve.methods.mae.method import MAE
 
     check_choice("strategy", strategy, STRATEGIES)
-    for name, number in numbers.items():
-        if number < 1:
-            raise ValueError(f"{name} must be at least 1, got {number}")
+    _check_numbers(strategy, numbers)
     method = method or MAE(prompt=prompt)
     agents = numbers.get("agents", DEFAULT_AGENTS)
     max_tokens = (
@@ -224,6 +223,18 @@ def ask(
     facts = [outcome.facts for outcome in outcomes]
     _warn_of_cut_replies(facts, strategy, max_tokens)
     return facts[0] if isinstance(question, str) else facts
+
+
+def _check_numbers(strategy: str, numbers: Mapping[str, int]) -> None:
+    """Raise ValueError unless a strategy takes these numbers."""
+    _, *allowed = inspect.signature(STRATEGIES[strategy]).parameters
+    for name, number in numbers.items():
+        if name not in allowed:
+            raise ValueError(
+                f"strategy {strategy!r} takes {', '.join(allowed) or 'no number'}, got {name}"
+            )
+        if number < 1:
+            raise ValueError(f"{name} must be at least 1, got {number}")
 
 
 def _engine_of(speaker: "Engine | Policy") -> Engine:

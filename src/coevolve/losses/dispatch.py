@@ -18,6 +18,16 @@ from coevolve.validation import check_choice
 PATHS = ("reference", "chunked", "triton")
 DTYPES = (torch.bfloat16, torch.float32, torch.float64)
 
+# The tensors of a TokenBatch, all with one number per token.
+PER_TOKEN = (
+    "targets_T",
+    "advantages_T",
+    "weights_T",
+    "old_logprobs_T",
+    "reference_logprobs_T",
+    "sampler_logprobs_T",
+)
+
 # Bytes of logits held at once. On CUDA as many as let the second product fill a large GPU once (at
 # H = 2,048 and V = 151,936: 2,048 tokens, 594 MiB, 16 x 8 tiles of 128 x 256 for 132
 # multiprocessors). On a CPU enough for products that read the whole head, and few enough for the
@@ -131,7 +141,7 @@ def _check_arguments(hidden_TH: Tensor, head_VH: Tensor, tokens: TokenBatch) -> 
             "hidden_TH and head_VH must both be bfloat16, float32 or float64, "
             f"got {hidden_TH.dtype} and {head_VH.dtype}"
         )
-    for name in ("targets_T", "advantages_T", "old_logprobs_T", "weights_T"):
+    for name in PER_TOKEN:
         values_T = getattr(tokens, name)
         if values_T is not None and values_T.shape != hidden_TH.shape[:1]:
             raise ValueError(

@@ -75,8 +75,6 @@ class FitSettings(Protocol):
 
     out: Path
     seed: int
-    temperature: float
-    max_tokens: int
     learning_rate: float
     weight_decay: float
     grad_clip: float
@@ -101,6 +99,9 @@ class Method(Settings):
 
     filters: ClassVar[Mapping[str, str]] = {}
     """{name of a filter: the metric that is the share it lets pass}, see `diagnostics.activity`."""
+
+    unread: ClassVar[tuple[str, ...]] = ()
+    """Fields that nobody reads, because `fit` trains in another way; a user may not set them."""
 
     PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = {}
     """The paper's values of the fields of a Run."""
@@ -167,7 +168,7 @@ class Method(Settings):
         """
 
     def __setattr__(self, name: str, value: Any) -> None:
-        """Set a field, or an attribute that is no field, such as a role."""
+        """Set a field, or an attribute that is not a field, such as a role."""
         if name in type(self).model_fields:
             super().__setattr__(name, value)
         else:
@@ -254,7 +255,7 @@ class Method(Settings):
     def role(self, prompt: str, name: str | None = None, **options: Any) -> Role:
         """Return the role that speaks a prompt file of the method's paper.
 
-        `options` may set a policy and a temperature.
+        `options` may set a policy, a temperature and max_tokens.
         """
         return prompts.load_role(
             self.paper_name,

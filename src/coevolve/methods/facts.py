@@ -39,7 +39,7 @@ def agrees(score: float, truth: bool | None) -> float | None:
 def pool_levels(world: World, questions: Sequence[str]) -> dict[str, float | None]:
     """Return the fraction of a pool that is ill-formed, and of the rest the fraction of level 3.
 
-    None where there is no oracle.
+    None where there is no oracle, and where every question is ill-formed.
     """
     levels = []
     for question in questions:

@@ -240,7 +240,7 @@ def load_unsloth(
         **_peft_fields(lora),
     )
     # A merge loads this base, with weights of 16 bits or more.
-    adapted.peft_config[SINGLE_ADAPTER].base_model_name_or_path = str(model)
+    adapted.peft_config[SINGLE_ADAPTER].base_model_name_or_path = _absolute(model)
     name = names[0]
     return {name: AdapterPolicy(adapted, tokenizer, name, source, SINGLE_ADAPTER)}
 

@@ -40,7 +40,7 @@ class Stateful(Protocol):
 
 
 @dataclass(frozen=True)
-class Loading:
+class LoadOptions:
     """How models are loaded, beyond their names."""
 
     seed: int = 0
@@ -61,7 +61,7 @@ class PolicySet:
         lora: tuple[Any, ...] = (),
         unsloth: bool = False,
         load_frozen: Callable[[str, str, str], Speaker] = load_local,
-        loading: Loading | None = None,
+        loading: LoadOptions | None = None,
     ):
         """Load {policy: model}; with `lora` (rank, alpha, dropout) policies of one model share it.
 
@@ -73,7 +73,7 @@ class PolicySet:
                 raise ValueError(
                     f"model of {name!r} is a server, which cannot be trained: {models[name]}"
                 )
-        loading = loading or Loading()
+        loading = loading or LoadOptions()
         self.trained = tuple(trained)
         self.trainable: dict[str, Policy] = {}
         for model in dict.fromkeys(models[name] for name in trained):
@@ -175,7 +175,7 @@ def _load_trainable(
     names: Sequence[str],
     lora: tuple[Any, ...],
     unsloth: bool,
-    loading: Loading,
+    loading: LoadOptions,
 ) -> Mapping[str, Policy]:
     """Load one base model for several policies: one adapter each, or else one copy each."""
     if unsloth:

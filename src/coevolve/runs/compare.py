@@ -5,6 +5,7 @@ Reads nothing but the files of the two folders, so it works for every method and
 
 import json
 import math
+from collections import defaultdict
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -30,8 +31,9 @@ COLUMNS = [
     "low",
     "high",
 ]
-# Where a run lies and who makes it; they never explain a difference.
-NO_SETTINGS = ("out", "method_fields")
+CODE_OF = "code of "  # and the name of a user's file, whose hashes are compared
+# Entries of config.json whose own entries are compared.
+NESTED = ("method_fields", "method_sources")
 Interval = tuple[float, float, float]  # a value with its lower and its upper limit
 Row = dict[str, Any]
 
@@ -44,8 +46,9 @@ def compare(first: Path, second: Path) -> Any:
     are that of the difference, paired over the questions. It is nan where the runs were asked
     different ones. All intervals cover the choice of questions, not that of a seed.
 
-    Rows with the part SETTING are the fields that differ, with the values of both runs. Rows with
-    the part METRIC are means over the last fifth of each run's steps; nan if a run has none.
+    Rows with the part SETTING are the fields that differ, with the values of both runs; "code of
+    FILE" is the hash of a user's file. Rows with the part METRIC are means over the last fifth of
+    each run's steps; nan if a run has none.
 
     Raises ValueError if a folder holds no run.
     """
@@ -193,8 +196,18 @@ def _setting_rows(first: Row, second: Row) -> list[Row]:
 
 
 def _flat(settings: Row) -> Row:
+    """Return the fields of a run and its method, and the hashes of a user's files by their names.
+
+    Their folders do not count, so that a file may move.
+    """
     fields = {**settings, **settings["method_fields"]}
-    return {name: value for name, value in fields.items() if name not in NO_SETTINGS}
+    flat = {name: value for name, value in fields.items() if name not in NESTED}
+    codes = defaultdict(list)  # several files may have one name
+    for path, code in settings.get("method_sources", {}).items():
+        codes[CODE_OF + Path(path).name].append(code)
+    for name, code_of_each in codes.items():
+        flat[name] = ", ".join(sorted(code_of_each))
+    return flat
 
 
 def _metric_rows(first: Path, second: Path) -> list[Row]:

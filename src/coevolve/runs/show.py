@@ -162,13 +162,13 @@ def _chip(text: str) -> Markup:
     return _as_html(text)
 
 
-def turns(turns: Sequence[Turn]) -> Shown:
+def turns(asked: Sequence[Turn]) -> Shown:
     """Show the prompt of each turn: a short one at once, a longer one folded."""
-    return _show_entries([_Entry(turn, None, _limits(turn)) for turn in turns])
+    return _show_entries([_Entry(turn, None, _limits(turn)) for turn in asked])
 
 
 def replies(
-    replies: Sequence[Reply],
+    said: Sequence[Reply],
     samples: Sequence[Sample] | None = None,
     notes: Sequence[str] = (),
 ) -> Shown:
@@ -178,7 +178,7 @@ def replies(
     for example an oracle's verdicts (see `mark`), which are coloured.
     """
     entries = []
-    for i, reply in enumerate(replies):
+    for i, reply in enumerate(said):
         remarks = [note for note in notes[i : i + 1] if note]
         remarks.append(_size(reply))
         if samples is not None:
@@ -189,15 +189,15 @@ def replies(
     return _show_entries(entries)
 
 
-def outcome(outcome: Outcome) -> Shown:
+def outcome(result: Outcome) -> Shown:
     """Show an episode's outcome: its facts by name, then each sample with its reward."""
     rows = []
     lines = []
-    for name, value in sorted(outcome.facts.items()):
+    for name, value in sorted(result.facts.items()):
         fact = _format_fact(value)
         rows.append([str(name), element("code", fact)])
         lines.append(visible(f"{name}: {fact}"))
-    earned = replies([sample.reply for sample in outcome.samples], outcome.samples)
+    earned = replies([sample.reply for sample in result.samples], result.samples)
     page = str(table(rows)) + earned.html
     return Shown(page, "\n".join([*lines, earned.text]))
 
@@ -207,13 +207,19 @@ def credit(sample: Sample, advantages: Advantages) -> Shown:
 
     Positive tokens are blue, negative ones orange, masked ones (None) have a dotted line. Each run
     of tokens starts with its segment, if the sample's reward has segments, and with +, - or 0.
-    Raises ValueError for another number of advantages than of tokens.
+    Raises ValueError for another number of advantages, or of the reply's `char_ends`, than of
+    tokens.
     """
     reply = sample.reply
     token_count = len(reply.completion_ids)
-    if not len(advantages) == token_count == len(reply.char_ends):
+    if len(advantages) != token_count:
         raise ValueError(
             f"advantages must hold one per token: {token_count} tokens, {len(advantages)} values"
+        )
+    if len(reply.char_ends) != token_count:
+        raise ValueError(
+            "char_ends of the reply must hold one per token: "
+            f"{token_count} tokens, {len(reply.char_ends)} values"
         )
     peak = max((abs(value) for value in advantages if value), default=1.0)
     spans = []

@@ -27,7 +27,7 @@ LIKELY_CAUSES = (
 )
 
 
-class Probed(Protocol):
+class ProbedPolicy(Protocol):
     """What the probe needs of a policy."""
 
     def logprobs(self, replies: list[Reply]) -> Any:
@@ -58,22 +58,25 @@ class Canary:
         gap = metrics.get(FIRST_GAP, metrics.get("logprob_gap", 0.0))
         if not gap > WARN_ABOVE:  # nan without any trained token
             return
+        causes = LIKELY_CAUSES
+        if self.dropout:
+            causes = f"dropout of the adapter ({self.dropout:g}) may explain it; if not, {causes}"
         line = (
             f"step {step}: learner and sampler differ by {gap:.2f} nats a token "
-            f"(usual: below {WARN_ABOVE}): {LIKELY_CAUSES}"
+            f"(usual: below {WARN_ABOVE}): {causes}"
         )
         if gap > STOP_ABOVE and not self.dropout:
             raise ArithmeticError(line)
         if not self.has_warned:
             self.has_warned = True
-            self.warn(f"{line}; dropout of the adapter" if self.dropout else line)
+            self.warn(line)
 
 
 def _print_warning(text: str) -> None:
     print(f"warning: {text}", file=sys.stderr)
 
 
-def probe(policies: Mapping[str, Probed], engine: Engine, canary: Canary) -> None:
+def probe(policies: Mapping[str, ProbedPolicy], engine: Engine, canary: Canary) -> None:
     """Ask the engine for a few greedy tokens of every policy, as it is and with other weights.
 
     Raises ArithmeticError if the engine's log-probabilities are not the policy's, or if the engine
@@ -100,7 +103,7 @@ def probe(policies: Mapping[str, Probed], engine: Engine, canary: Canary) -> Non
             )
 
 
-def gap(policy: Probed, reply: Reply) -> float:
+def gap(policy: ProbedPolicy, reply: Reply) -> float:
     """Return the mean |learner - sampler| over a reply's tokens, in nats."""
     learned = policy.logprobs([reply]).tolist()
     differences = []

@@ -6,7 +6,6 @@ Imports no torch, so a wrong field is reported before anything heavy loads.
 import ast
 import json
 import re
-import sys
 import tomllib
 from collections.abc import Container, Mapping, Sequence
 from contextlib import suppress
@@ -28,15 +27,13 @@ from pydantic import (
 
 from coevolve import plugins
 from coevolve.methods.base import Method
-from coevolve.methods.registry import METHODS, get_method
+from coevolve.methods.registry import METHODS, get_method, make_method
 from coevolve.models.names import SERVERS
-from coevolve.training.controls.control import ControlName
-from coevolve.training.controls.control import check as check_control
+from coevolve.training import engine_options, own_trainer, trl_options
+from coevolve.training.controls import control as control_arms
 from coevolve.training.controls.dial import LOWEST_ACCURACY, Errors
-from coevolve.training.engine_options import check_engine
 from coevolve.training.schedule import Schedule
 from coevolve.training.settings import OptimizationConfig
-from coevolve.training.trl_options import check_trainer
 from coevolve.validation import (
     Allowed,
     Operational,
@@ -163,7 +160,7 @@ class Run(OptimizationConfig):
     keep_episodes: Annotated[NonNegativeInt, Operational()] = 2
     """Episodes per step that are recorded word for word."""
 
-    control: ControlName = ""
+    control: control_arms.ControlName = ""
     """A control arm: random, shuffled or format rewards, or an oracle as judge; empty: none."""
 
     oracle_accuracy: Annotated[float, Field(ge=LOWEST_ACCURACY, le=1)] = 1.0
@@ -180,15 +177,20 @@ class Run(OptimizationConfig):
         """Refuse what the run's engine cannot do, before any model loads."""
         assigned, _ = assign_models(self.method, self.model)
         loaded = [name for name in assigned if not assigned[name].startswith(SERVERS)]
-        check_engine(self, loaded)
+        engine_options.check_engine(self, loaded)
         return self
 
     @model_validator(mode="after")
     def check_steps(self) -> Self:
-        """Refuse steps of a method that does not train."""
+        """Refuse steps of a method that does not train, or that has neither episodes nor `fit`."""
         if self.steps and self.method.PAPER_RUN_VALUES.get("steps") == 0:
             raise ValueError(
                 f"steps must be 0 for {self.method_name}, which trains nothing, got {self.steps}"
+            )
+        has_trainer = type(self.method).fit is not Method.fit
+        if self.steps and not (self.has_episodes or has_trainer):
+            raise ValueError(
+                f"{self.method_name} must define episode(self, rng), which plays an episode"
             )
         return self
 
@@ -202,13 +204,13 @@ class Run(OptimizationConfig):
     def check_trainer(self) -> Self:
         """Refuse what TRL's trainer cannot do, before any model loads."""
         _, trained = assign_models(self.method, self.model)
-        check_trainer(self, trained)
+        trl_options.check_trainer(self, trained)
         return self
 
     @model_validator(mode="after")
     def check_control(self) -> Self:
         """Refuse a control that the method cannot have, and a dial without its oracle."""
-        check_control(self.control, self.method, self.method_name)
+        control_arms.check(self.control, self.method, self.method_name)
         for name in ("oracle_accuracy", "oracle_errors"):
             given = getattr(self, name)
             default = type(self).model_fields[name].default
@@ -228,6 +230,18 @@ class Run(OptimizationConfig):
                 f"method must leave a policy to train, and {self.method_name} freezes all: {names}"
             )
         return self
+
+    @property
+    def has_episodes(self) -> bool:
+        """Whether the method plays episodes; else TRL trains it, or nothing does."""
+        return type(self.method).episode is not Method.episode
+
+    def check_episodes(self) -> None:
+        """Raise ValueError unless the method plays episodes."""
+        if not self.has_episodes:
+            raise ValueError(
+                f"{self.method_name} plays no episodes: it is trained by TRL, or not at all"
+            )
 
     def describe(self) -> dict[str, Any]:
         """Return the configuration as plain values, the method's fields under `method_fields`.
@@ -302,19 +316,17 @@ def _registered_name(cls: type) -> str:
     return ""
 
 
-def _preset_section(name: str, cls: type[Method], preset: Preset) -> str:
+def preset_section(name: str, preset: str) -> str:
     """Return whose values a method takes from a preset: its own, or those of the method below it.
 
-    A user's subclass of a paper's method takes that method's, and a line says so.
+    A user's subclass of a paper's method takes that method's.
     """
     if name in METHODS:
         return name
-    for base in cls.__mro__:
+    sections = load_presets().get(preset, {})
+    for base in get_method(name).__mro__:
         section = _registered_name(base)
-        if section in preset:
-            print(
-                f"{name} takes the values of {section} from the preset", file=sys.stderr
-            )
+        if section in sections:
             return section
     return name
 
@@ -329,25 +341,26 @@ def build(
 ) -> Run:
     """Make a Run of a method: the paper's defaults, then the preset's fields, then `overrides`.
 
-    The preset "none" sets nothing. Raises ValueError in one line for an unknown name or field, or a
-    wrong value.
+    The preset "none" sets nothing. Raises ValueError in one line for an unknown name or field, a
+    wrong value, or an override that the method's own trainer does not read.
     """
     cls = get_method(name)
     presets = load_presets() | {"none": {}}
     check_choice("preset", preset, presets)
     values: dict[str, Any] = {"seed": seed}
     values |= presets[preset].get("all", {})
-    values |= presets[preset].get(_preset_section(name, cls, presets[preset]), {})
+    values |= presets[preset].get(preset_section(name, preset), {})
     values |= overrides or {}
     for field in values:
         check_choice("field", field, sorted({*field_defaults(Run), *cls.model_fields}))
+    own_trainer.check_fields(name, cls, overrides or ())
     method_values = {
         field: value for field, value in values.items() if field in cls.model_fields
     }
     run_values = {
         field: value for field, value in values.items() if field not in method_values
     }
-    method = cls(**method_values)
+    method = make_method(name, **method_values)
     return Run(
         method_name=name,
         method=method,

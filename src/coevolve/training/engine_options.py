@@ -22,23 +22,23 @@ def check_engine(run: EngineChoice, loaded: Sequence[str]) -> None:
 
     `loaded` are the names of the policies that the run loads, those on servers left out.
     """
-    speaks_by_vllm = run.engine.endswith("vllm")
+    samples_by_vllm = run.engine.endswith("vllm")
     largest_rank = VLLM_RANKS[-1]
-    serves_adapters = speaks_by_vllm and not run.vllm_server  # which gets them merged
+    serves_adapters = samples_by_vllm and not run.vllm_server  # which gets them merged
     if run.lora and serves_adapters and run.lora[0] > largest_rank:
         raise ValueError(
             f"lora must have a rank of at most {largest_rank} with vLLM, got {run.lora[0]}"
         )
-    _check_vllm(run, speaks_by_vllm)
-    _check_vllm_server(run, speaks_by_vllm, loaded)
-    _check_quantize(run, speaks_by_vllm)
+    _check_vllm(run, samples_by_vllm)
+    _check_vllm_server(run, samples_by_vllm, loaded)
+    _check_quantize(run, samples_by_vllm)
 
 
-def _check_vllm(run: EngineChoice, speaks_by_vllm: bool) -> None:
+def _check_vllm(run: EngineChoice, samples_by_vllm: bool) -> None:
     """Refuse arguments of vLLM that do not exist here, or that no engine of this run reads."""
     for name in run.vllm:
         check_choice("vllm", name, VLLM_OPTIONS)
-    if run.vllm and not speaks_by_vllm:
+    if run.vllm and not samples_by_vllm:
         raise ValueError(
             f"vllm must be empty with engine {run.engine!r}, got {run.vllm}"
         )
@@ -51,12 +51,12 @@ def _check_vllm(run: EngineChoice, speaks_by_vllm: bool) -> None:
 
 
 def _check_vllm_server(
-    run: EngineChoice, speaks_by_vllm: bool, loaded: Sequence[str]
+    run: EngineChoice, samples_by_vllm: bool, loaded: Sequence[str]
 ) -> None:
-    """Refuse a server that this run would not ask, or that would speak for several policies."""
+    """Refuse a server that this run would not ask, or that would sample for several policies."""
     if not run.vllm_server:
         return
-    if not speaks_by_vllm:
+    if not samples_by_vllm:
         raise ValueError(
             f"vllm_server must be empty with engine {run.engine!r}, got {run.vllm_server!r}"
         )
@@ -72,7 +72,7 @@ def _check_vllm_server(
         )
 
 
-def _check_quantize(run: EngineChoice, speaks_by_vllm: bool) -> None:
+def _check_quantize(run: EngineChoice, samples_by_vllm: bool) -> None:
     """Refuse weights of 4 bits that would be trained, or that vLLM would have to read."""
     if not run.quantize:
         return
@@ -80,7 +80,7 @@ def _check_quantize(run: EngineChoice, speaks_by_vllm: bool) -> None:
         raise ValueError(
             f"quantize must be '' unless lora is set, got {run.quantize!r}"
         )
-    if speaks_by_vllm:
+    if samples_by_vllm:
         raise ValueError(
             f"quantize must be '' with engine {run.engine!r}, which samples from the 16-bit "
             f"weights; engine=unsloth or torch takes {run.quantize!r}"

@@ -1,7 +1,7 @@
 """The memory and the download of a run, from its configuration, before any weights load.
 
-Two moments count on a GPU: while the policies learn, when a single vLLM sleeps, and while they
-speak, when the learner rests. Activations follow activations.toml, which was measured.
+Two moments count on a GPU: while learning, when a single vLLM sleeps, and while sampling, when the
+learner rests. Activations follow activations.toml, which was measured.
 """
 
 import os
@@ -38,7 +38,7 @@ ADAMW_8BIT_BYTES = 2
 IN_8_BITS = "8bit"
 CONTEXT_GIB = 0.6  # CUDA's own, and fragments
 ASLEEP_GIB = 1.5  # what a sleeping vLLM keeps: graphs, workspaces, its own context
-# Activations and graphs of a vLLM that speaks, beside its weights and its cache.
+# Activations and graphs of a vLLM that samples, beside its weights and its cache.
 AWAKE_GIB = 2.0
 # Replies that vLLM must hold at once to be worth starting.
 REPLIES_AT_ONCE = 16
@@ -67,7 +67,7 @@ class Memory:
     activations: float = 0.0
     """Of one micro-batch: layer inputs, one layer, and the loss."""
     sampler: float = 0.0
-    """What the engine needs beside that to speak: vLLM's own weights and a small cache, or copies
+    """What the engine needs beside that to sample: vLLM's own weights and a small cache, or copies
     and cache of the torch engine."""
     engine_while_learning: float = 0.0
     """What the engine keeps while the policies learn."""
@@ -104,14 +104,14 @@ class Memory:
         return max(self.copying, self.updating)
 
     @property
-    def speaking(self) -> float:
+    def sampling(self) -> float:
         """The least that sampling takes."""
         return self.resting + self.sampler
 
     @property
     def needed(self) -> float:
         """The most that the run takes at any moment."""
-        return max(self.learning, self.speaking)
+        return max(self.learning, self.sampling)
 
 
 @dataclass(frozen=True)
@@ -205,7 +205,7 @@ def read_models(run: "Run", load: LoadConfig = load_config) -> dict[str, Model]:
 def memory_of(run: "Run", models: Mapping[str, Model]) -> Memory:
     """Return the memory of a run with these models, see `read_models`."""
     assigned, trained = assign_models(run.method, run.model)
-    speaks_here_by_vllm = run.engine.endswith("vllm") and not run.vllm_server
+    samples_here_by_vllm = run.engine.endswith("vllm") and not run.vllm_server
     weights = moments = gradients = activations = sampler = 0.0
     copied = whole_copy = served_weights = 0.0
     largest = 0
@@ -230,12 +230,12 @@ def memory_of(run: "Run", models: Mapping[str, Model]) -> Memory:
         served = 1 if run.lora else len(policies)
         engines += served
         served_weights += served * BFLOAT16_BYTES * model.parameters / GIB
-        if speaks_here_by_vllm:
+        if samples_here_by_vllm:
             sampler += served * _vllm_gib(model, run.max_tokens)
         elif not run.vllm_server:
             sampler = max(sampler, _torch_sampler_gib(model, run))
-    sleeps = speaks_here_by_vllm and engines == 1
-    kept = sampler if speaks_here_by_vllm else 0.0
+    sleeps = samples_here_by_vllm and engines == 1
+    kept = sampler if samples_here_by_vllm else 0.0
     return Memory(
         weights=weights,
         copied=copied,
@@ -308,7 +308,7 @@ def _with_trl(learner: Memory, model: Model, run: "Run") -> Memory:
 
 
 def _vllm_gib(model: Model, max_tokens: int) -> float:
-    """Return the least that a vLLM of a model takes to speak."""
+    """Return the least that a vLLM of a model takes to sample."""
     positions = REPLIES_AT_ONCE * (PROMPT_TOKENS + max_tokens)
     cache = positions * model.cache_bytes / GIB
     return BFLOAT16_BYTES * model.parameters / GIB + cache + AWAKE_GIB
@@ -363,11 +363,11 @@ def _check_gpu(
             f"model must fit the GPU: learning needs about {need.learning:.1f} GiB and "
             f"{free:.1f} are free; {cure}"
         )
-    if need.speaking > free:
+    if need.sampling > free:
         longest = _longest_replies(run, models, free)
         cure = f"{adapter}lower max_tokens to {longest}" if longest else smaller
         raise ValueError(
-            f"model must fit the GPU: sampling needs about {need.speaking:.1f} GiB beside the "
+            f"model must fit the GPU: sampling needs about {need.sampling:.1f} GiB beside the "
             f"learner and {free:.1f} are free; {cure}"
         )
     keeps_awake = need.engine_while_learning > ASLEEP_GIB
@@ -383,7 +383,7 @@ def _longest_replies(run: "Run", models: Mapping[str, Model], free: float) -> in
     longest = run.max_tokens - run.max_tokens % STEP_TOKENS
     for max_tokens in range(longest, 0, -STEP_TOKENS):
         shorter = run.model_copy(update={"max_tokens": max_tokens})
-        if memory_of(shorter, models).speaking <= free:
+        if memory_of(shorter, models).sampling <= free:
             return max_tokens
     return 0
 

@@ -36,7 +36,7 @@ KNOWN_MODELS = tomllib.loads(
     Path(__file__).with_name("known_models.toml").read_text(encoding="utf-8")
 )
 HEADER = (
-    "| card | learning GiB per card | speaking GiB per card | fits | hours | dollars "
+    "| card | learning GiB per card | sampling GiB per card | fits | hours | dollars "
     "| with |"
 )
 
@@ -94,7 +94,7 @@ class Replies:
     rewarded: float
 
 
-class Counting(BatchedEngine):
+class CountingEngine(BatchedEngine):
     """An engine that counts its turns."""
 
     def __init__(self, generate: Callable[[list[Turn]], list[Reply]]):
@@ -130,9 +130,10 @@ def count_replies(method: str, preset: str, overrides: Mapping[str, Any]) -> Rep
     }
     fields = {**overrides, **in_tiny_world}
     run = config.build(method, preset, out=".", overrides=fields)
+    run.check_episodes()
     policy = load_policy("tiny")
     assert isinstance(policy, Policy)  # not one on a server
-    engine = Counting(partial(policy.generate, max_tokens=64))
+    engine = CountingEngine(partial(policy.generate, max_tokens=64))
     episodes = [run.method.episode(Random(f"{method} {i}")) for i in range(EPISODES)]
     outcomes = play(episodes, engine, (0,))
     rewarded = sum(len(outcome.samples) for outcome in outcomes)
@@ -152,8 +153,8 @@ def step_seconds(
     return sampling + operations / card.operations_per_second
 
 
-def cards() -> int:
-    """Return how many cards a run has: one for each process that the environment announces."""
+def process_count() -> int:
+    """Return the number of processes that the environment announces; each has a card."""
     return int(os.environ.get("WORLD_SIZE", "1"))
 
 
@@ -202,9 +203,10 @@ def lines(method: str, preset: str, overrides: Mapping[str, Any]) -> Iterator[st
         fit = choose(method, preset, overrides, card)
         yield row(fit, replies, card)
     yield ""
-    if cards() > 1:
+    cards = process_count()
+    if cards > 1:
         yield (
-            f"{cards()} cards (WORLD_SIZE) share the episodes and the samples of a step. The hours "
+            f"{cards} cards (WORLD_SIZE) share the episodes and the samples of a step. The hours "
             "are those of all cards at once, the dollars those of all of them together."
         )
     yield (
@@ -216,22 +218,23 @@ def lines(method: str, preset: str, overrides: Mapping[str, Any]) -> Iterator[st
 
 def row(fit: Fit, replies: Replies, card: Card) -> str:
     """Return the line of a card, or of as many as the run has processes."""
+    cards = process_count()
     cost = ("", "")
     if fit.fits:
         parameters = fit.memory.largest_parameters
         seconds = step_seconds(fit.run, replies, parameters, card)
-        hours = fit.run.steps * seconds / 3600 / cards()
-        dollars = hours * cards() * card.dollars_per_hour
+        hours = fit.run.steps * seconds / 3600 / cards
+        dollars = hours * cards * card.dollars_per_hour
         cost = (f"{hours:.1f}", f"{dollars:.2f}")
     changes = [
         f"{name}={value}".replace(" ", "") for name, value in fit.changes.items()
     ]
     cells = [
-        card.name if cards() == 1 else f"{cards()} x {card.name}",
+        card.name if cards == 1 else f"{cards} x {card.name}",
         f"{fit.memory.learning:.1f}",
-        f"{fit.memory.speaking:.1f}",
+        f"{fit.memory.sampling:.1f}",
         "yes" if fit.fits else "no",
         *cost,
-        " ".join(changes) or "as it is",
+        " ".join(changes) or "preset unchanged",
     ]
     return f"| {' | '.join(cells)} |"

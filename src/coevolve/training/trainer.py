@@ -19,7 +19,7 @@ from transformers import set_seed
 from coevolve.engines.loading import load_policy
 from coevolve.engines.router import make_engine
 from coevolve.evaluation.scoring import score
-from coevolve.models.policy_set import Loading, PolicySet
+from coevolve.models.policy_set import LoadOptions, PolicySet
 from coevolve.rollout.pools import frozen
 from coevolve.runs import checkpoint, record
 from coevolve.training import memory, preflight
@@ -69,7 +69,7 @@ class Trainer:
         set_seed(run.seed)
         models, trained = assign_models(method, run.model)
         unsloth = run.engine.startswith("unsloth")
-        loading = Loading(run.seed, run.quantize == "4bit", run.template_options)
+        loading = LoadOptions(run.seed, run.quantize == "4bit", run.template_options)
         self.team = PolicySet(models, trained, run.lora, unsloth, load_policy, loading)
         if method.kl_coef or run.kl_loss_coef:
             self.team.snapshot_reference_policies()

@@ -67,7 +67,7 @@ class Pass:
     temperature_R: Tensor
 
 
-class Owner(Protocol):
+class RunTrainer(Protocol):
     """What the trainer of a run does for TRL's: see `trl_trainer.TRLTrainer`."""
 
     run: Run
@@ -95,7 +95,7 @@ class Owner(Protocol):
 class EpisodeTrainer(GRPOTrainer):
     """TRL's trainer of one run: its step plays, learns and records as the run's own one does."""
 
-    def __init__(self, owner: Owner, timer: Timer, end_step: EndStep):
+    def __init__(self, owner: RunTrainer, timer: Timer, end_step: EndStep):
         self.owner = owner
         self.run = owner.run
         self.timer = timer
@@ -355,7 +355,7 @@ def grpo_config(run: Run, on_gpu: bool) -> Any:
         "output_dir": str(run.out / "checkpoints"),
         "max_steps": run.steps,
         "learning_rate": run.learning_rate,
-        "lr_scheduler_type": "constant",  # `before_optimizer_step` sets the rate
+        "lr_scheduler_type": "constant",  # `_set_learning_rate` sets the rate
         "optim": OPTIMIZERS[run.optimizer],
         "weight_decay": run.weight_decay,
         "max_grad_norm": run.grad_clip,

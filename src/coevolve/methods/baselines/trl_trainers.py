@@ -28,6 +28,24 @@ if TYPE_CHECKING:
     from coevolve.models.policy import Policy
 
 TRL_REFERENCE = "ref"  # the adapter that TRL's DPO adds as a reference
+# Fields of the loop's own steps, in whose place TRL takes its steps.
+FIELDS_OF_THE_LOOP = (
+    "steps",
+    "batch_size",
+    "minibatches",
+    "schedule",
+    "warmup_steps",
+    "optimizer",
+    "estimator",
+    "kl_coef",
+    "kl_loss_coef",
+    "entropy_coef",
+    "loss",
+    "loss_aggregation",
+    "clip",
+    "old_logprobs",
+    "ratio_cap",
+)
 
 Make = Callable[..., Any]
 Example = dict[str, Any]  # a row of a data set as TRL reads it
@@ -56,6 +74,7 @@ class SFT(Method):
     """
 
     paper_name: ClassVar[str] = "mae"
+    unread: ClassVar[tuple[str, ...]] = FIELDS_OF_THE_LOOP
     # The rank: section 5.
     PAPER_RUN_VALUES: ClassVar[Mapping[str, Any]] = {"lora": (128, 128, 0.0)}
 
@@ -112,6 +131,8 @@ class SRLM(CoMASBenchmark):
     Every iteration samples candidates, has the same model judge each of them several times, and
     prefers the best to the worst. No verifier is used.
     """
+
+    unread: ClassVar[tuple[str, ...]] = FIELDS_OF_THE_LOOP
 
     iterations: PositiveInt = 2
     """DPO iterations (M2 and M3 of the original)."""

@@ -8,6 +8,8 @@ from coevolve.text.parse import answer_line, filled
 BLOCK_TAG = re.compile(
     r"<(?=/?(?:solution|critique|question|initial_ranking|final_ranking)\b)"
 )
+BACKTICKS = re.compile("`+")
+SHORTEST_FENCE = 3
 
 
 def quoted(text: str) -> str:
@@ -30,8 +32,17 @@ def condensed(original: str, summary: str) -> str:
     for line in text.split("\n"):
         if not line.strip().startswith("ANSWER:"):
             lines.append(line)
-    lines.append(f"ANSWER: {answer}")
+    lines.append(f"ANSWER: {_fenced(answer)}")
     return "\n".join(lines)
+
+
+def _fenced(answer: str) -> str:
+    """Return a program in a block, of which alone all lines are read; any other answer as it is."""
+    if "\n" not in answer:
+        return answer
+    longest_run = max(map(len, BACKTICKS.findall(answer)), default=0)
+    fence = "`" * max(SHORTEST_FENCE, longest_run + 1)
+    return f"{fence}python\n{answer}{fence}"
 
 
 def ranking_block(agent: int, name: str, ranking: Ranking) -> str:

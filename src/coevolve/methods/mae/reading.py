@@ -14,7 +14,7 @@ from coevolve.text.parse import judge_score, tag
 
 QUESTION = re.compile(r"<question>(.*?)</question>", re.DOTALL)
 SCORE = re.compile(r"<score>(.*?)</score>", re.DOTALL | re.IGNORECASE)
-# In a score tag a fraction precedes a decimal, and a decimal a whole number. Signs are no part.
+# In a score tag a fraction precedes a decimal, and a decimal a whole number. Signs are left out.
 FRACTION = re.compile(r"\b(\d+)/(\d+)\b")
 DECIMAL = re.compile(r"\b\d+\.\d+\b")
 WHOLE = re.compile(r"\b\d+\b")
@@ -77,15 +77,15 @@ def lenient_score(text: str) -> float | None:
 def number_in(text: str) -> float | None:
     """Return the first fraction in a text, else its first decimal, else its first whole number.
 
-    None without a number, or if the fraction divides by zero.
+    None without a number, and for a fraction that divides by zero or is beyond the largest float.
     """
     fraction = FRACTION.search(text)
     if fraction is not None:
-        numerator = int(fraction[1])
-        denominator = int(fraction[2])
-        if denominator == 0:
+        try:
+            return int(fraction[1]) / int(fraction[2])
+        # ValueError: more digits than Python reads.
+        except (ArithmeticError, ValueError):
             return None
-        return numerator / denominator
     number = DECIMAL.search(text) or WHOLE.search(text)
     if number is None:
         return None

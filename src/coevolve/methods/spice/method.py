@@ -24,8 +24,8 @@ from coevolve.methods.spice.records import (
     Challenge,
     EpisodeTrace,
 )
+from coevolve.text import verify
 from coevolve.text.parse import boxed
-from coevolve.text.verify import verify, verify_many
 from coevolve.types import Dialogue, Episode, Outcome, Reply, Sample, Turn
 from coevolve.validation import Allowed, Operational, PathText
 from coevolve.worlds import World
@@ -221,7 +221,7 @@ class SPICE(Method):
         for task, reply in zip(repeated, replies, strict=True):
             pairs.append((task, boxed(reply.text)))
         answers = []
-        for reply, correct in zip(replies, self.verdicts_on(pairs), strict=True):
+        for reply, correct in zip(replies, self.verify(pairs), strict=True):
             answers.append(Answer(reply, correct))
         answered = []
         for i, task in enumerate(distinct):
@@ -232,7 +232,7 @@ class SPICE(Method):
         by_task = {one.task: one for one in answered}
         return [by_task[task] for task in tasks]
 
-    def verdicts_on(self, pairs: Sequence[tuple[Question, str | None]]) -> list[bool | None]:
+    def verify(self, pairs: Sequence[tuple[Question, str | None]]) -> list[bool | None]:
         """Return the verdict on each (task, answer) pair (section 2.5).
 
         Equal pairs are verified once. None: the verifier could not tell.
@@ -244,9 +244,9 @@ class SPICE(Method):
             checks.append((verifier_kind, answer, task.gold))
         distinct = list(dict.fromkeys(checks))
         if self.verifier == "math":
-            verdicts = verify_many(distinct)
+            verdicts = verify.verify_many(distinct)
         else:
-            verdicts = [verify(*check) for check in distinct]
+            verdicts = [verify.verify(*check) for check in distinct]
         correct_of = {}
         for check, verdict in zip(distinct, verdicts, strict=True):
             correct_of[check] = verdict.correct

@@ -11,8 +11,8 @@ from coevolve.training.controls.dial import Dial
 from coevolve.training.controls.forms import has_form, is_test_prompt
 from coevolve.types import Outcome, Reply, Reward, Sample
 
-# Placeholders of a prompt that hold the question.
-QUESTION_FIELDS = ("question", "query", "problem")
+# The placeholders of prompts that hold the question to answer.
+QUESTION_FIELDS = ("question", "problem", "query")
 # Prompts that ask for an answer to the question that they show, and nothing else.
 ANSWERING = (
     "mae/solver",
@@ -63,19 +63,21 @@ def by_oracle(outcomes: Sequence[Outcome], dial: Dial, method: Method) -> list[O
     how often that verdict is right about a readable answer.
     """
 
-    def pay(sample: Sample, segment: str) -> float | None:
+    def paid(sample: Sample) -> Sample:
         reply = sample.reply
         question = answered_question(reply, method)
         if question is None:
-            return _by_segment(sample.reward)[segment]
+            return sample
         answer = method.read_answer(reply.text)
-        return float(dial.answer_is_correct(question, answer, reply.turn.key))
+        verdict = float(dial.answer_is_correct(question, answer, reply.turn.key))
+        return _with_reward(sample, lambda sample, segment: verdict)
 
     observed = []
-    for outcome in _with_rewards(outcomes, pay):
-        accuracy = _accuracy(outcome, dial, method)
+    for outcome in outcomes:
+        judged = replace(outcome, samples=list(map(paid, outcome.samples)))
+        accuracy = _accuracy(judged, dial, method)
         facts = outcome.facts | {"reward_correct": accuracy}
-        observed.append(replace(outcome, facts=facts))
+        observed.append(replace(judged, facts=facts))
     return observed
 
 
@@ -103,10 +105,14 @@ def answered_question(reply: Reply, method: Method) -> str | None:
     if is_test_prompt(turn, method):
         (question,) = turn.fields.values()
         return str(question)
-    if turn.source in ANSWERING:
-        for name in QUESTION_FIELDS:
-            if name in turn.fields:
-                return str(turn.fields[name])
+    return question_in_prompt(reply) if turn.source in ANSWERING else None
+
+
+def question_in_prompt(reply: Reply) -> str | None:
+    """Return the question in the prompt of a reply; None without any."""
+    for name in QUESTION_FIELDS:
+        if name in reply.turn.fields:
+            return str(reply.turn.fields[name])
     return None
 
 
@@ -116,7 +122,7 @@ def _by_segment(reward: Reward) -> Mapping[str, float | None]:
 
 
 def _with_rewards(
-    outcomes: Sequence[Outcome], pay: Callable[[Sample, str], float | None]
+    outcomes: Sequence[Outcome], pay: Callable[[Sample, str], float]
 ) -> list[Outcome]:
     """Return the outcomes with other rewards; a masked segment (None) stays masked."""
     paid = []
@@ -126,12 +132,12 @@ def _with_rewards(
     return paid
 
 
-def _with_reward(sample: Sample, pay: Callable[[Sample, str], float | None]) -> Sample:
+def _with_reward(sample: Sample, pay: Callable[[Sample, str], float]) -> Sample:
+    """Return a sample with another reward, which is no sum of the parts of its own."""
     reward = sample.reward
     if not isinstance(reward, Mapping):
-        paid = pay(sample, "")
-        return sample if paid is None else replace(sample, reward=paid)
-    parts: dict[str, float | None] = {}
+        return replace(sample, reward=pay(sample, ""), parts={})
+    paid: dict[str, float | None] = {}
     for segment, part in reward.items():
-        parts[segment] = None if part is None else pay(sample, segment)
-    return replace(sample, reward=parts)
+        paid[segment] = None if part is None else pay(sample, segment)
+    return replace(sample, reward=paid, parts={})
