@@ -47,6 +47,8 @@ HEAD = re.compile(r"<thead>\s*<tr>(.*?)</thead>", re.DOTALL)
 OF_THE_PAPER = ", the paper"  # ends the name of a column with the paper's numbers
 INTERVAL = re.compile(r"\[[-+\d.]+, [-+\d.]+\]")
 PLAY = "play.html"  # an episode in the browser, beside the presets' folders
+# Of the documentation, which a clone has beside the results.
+GUIDES = {"front": "README.md", "docs": "docs/README.md", "rules": "docs/ledger.md"}
 LEADING_CELLS = 2  # a row's name stands in one of these
 OPEN_REPLIES = 2  # of a role in an episode; its others are folded
 
@@ -65,14 +67,16 @@ def build(plan: Plan) -> Path:
             paper=paper,
             up="../",
             play=play_link(plan, "../"),
+            guides=guide_links(plan, "../"),
             transcripts=transcripts(plan, paper),
             sections=sections(plan, paper),
         )
         write_atomically(folder / f"{paper}.html", page)
     front = plan.folder / "index.html"
-    write_atomically(
-        front, template.render(paper=None, up="", play=play_link(plan, ""))
+    page = template.render(
+        paper=None, up="", play=play_link(plan, ""), guides=guide_links(plan, "")
     )
+    write_atomically(front, page)
     return front
 
 
@@ -81,6 +85,16 @@ def play_link(plan: Plan, up: str) -> str:
     if not (plan.folder.parent / PLAY).is_file():
         return ""
     return f"{up}../{PLAY}"
+
+
+def guide_links(plan: Plan, up: str) -> dict[str, str]:
+    """Return the links from a page to pages of the documentation; {} without a clone.
+
+    They lead to Markdown, for which `tools.site` puts the pages that it makes of it.
+    """
+    if not all((plan.root / file).is_file() for file in GUIDES.values()):
+        return {}
+    return {name: f"{up}../../{file}" for name, file in GUIDES.items()}
 
 
 def load_template(plan: Plan) -> Any:

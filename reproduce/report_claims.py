@@ -73,7 +73,7 @@ def read(plan: Plan) -> list[Row]:
         row["unit"] = unit_of(fields | row)
         row["look"] = look_of(row["verdict"])
         row["evidence"] = artefact_of(row["paper"], row["where"], plan.items)
-        row["five"] = beside.get(row["claim"])
+        row["beside"] = beside.get(row["claim"])
         row["has_no_limits"] = row["low"] == "-inf"
         for name in NUMBERS:
             row[name] = number_of(row.get(name, ""))
@@ -170,10 +170,10 @@ def picture(row: Row, span: float) -> Row | None:
     if row["effect"] is None or not span:
         return None
     numbers = {name: row[name] for name in NUMBERS}
-    if row["five"]:
-        numbers["five_effect"] = row["five"]["effect"]
-        numbers["five_low"] = row["five"]["low"]
-        numbers["five_high"] = row["five"]["high"]
+    if row["beside"]:
+        numbers["evidence_effect"] = row["beside"]["effect"]
+        numbers["evidence_low"] = row["beside"]["low"]
+        numbers["evidence_high"] = row["beside"]["high"]
     places: Row = {"span": span}
     for name, number in numbers.items():
         if number is not None:
@@ -188,9 +188,9 @@ def inside(rows: Sequence[Row]) -> tuple[int, int]:
     compared = 0
     contained = 0
     for row in rows:
-        five = row["five"]
-        if row["effect"] is None or not five or five["low"] is None:
+        beside = row["beside"]
+        if row["effect"] is None or not beside or beside["low"] is None:
             continue
         compared += 1
-        contained += five["low"] <= row["effect"] <= five["high"]
+        contained += beside["low"] <= row["effect"] <= beside["high"]
     return contained, compared

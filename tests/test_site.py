@@ -1,4 +1,4 @@
-"""The site: pages of Markdown, living links alone, and a checker that finds dead ones."""
+"""The site: pages of Markdown, links that lead somewhere, and a checker that finds dead ones."""
 
 from pathlib import Path
 
@@ -38,17 +38,43 @@ def test_dead_links_are_found(folder: Path, html: str, dead: list[str]) -> None:
     assert site.dead_links(folder) == dead
 
 
-def test_links_to_markdown_lead_to_its_page_and_others_become_text(
-    folder: Path,
+ADDRESS = "https://example.org/project"
+REPOSITORY = site.Repository(
+    ADDRESS, files=frozenset({"src/code.py"}), folders=frozenset({"src"})
+)
+LIVING = {
+    "second.md#top": "second.html#top",
+    "../picture.png": "../picture.png",
+    "../README.md": "../index.html",
+    "../src/code.py#L12": f"{ADDRESS}/blob/main/src/code.py#L12",
+    "../src/": f"{ADDRESS}/tree/main/src",
+    "https://arxiv.org/abs/2510.23595": "https://arxiv.org/abs/2510.23595",
+}
+
+
+@pytest.mark.parametrize(("link", "target"), LIVING.items())
+def test_a_link_leads_to_a_page_or_to_the_repository(
+    folder: Path, link: str, target: str
 ) -> None:
+    (folder / "index.html").write_text(PAGE.format(""))
     file = folder / "docs/first.html"
-    file.write_text(
-        "<a href='second.md#top'>page</a> <a href='../src/code.py'>code</a>"
-    )
-    html = site._with_living_links(folder, file)
-    assert 'href="second.html#top"' in html
-    assert "code.py" not in html
-    assert "code" in html
+    file.write_text(f"<a href='{link}'>text</a>")
+    html = site._with_living_links(REPOSITORY, folder, file)
+    assert html == f'<a href="{target}">text</a>'
+
+
+def test_a_link_to_a_file_that_nobody_has_becomes_text(folder: Path) -> None:
+    file = folder / "docs/first.html"
+    file.write_text("<a href='../src/gone.py'>code</a>")
+    assert site._with_living_links(REPOSITORY, folder, file) == "code"
+
+
+def test_a_copied_page_keeps_all_but_its_links_to_markdown(folder: Path) -> None:
+    file = folder / "docs/first.html"
+    rest = "<table><tr><td>1<td>2</table><a href='gone.csv'>3</a><script>'<a>'</script>"
+    file.write_text(f'<a href="second.md#top">page</a> {rest}')
+    html = site._with_links_to_pages(folder, file)
+    assert html == f'<a href="second.html#top">page</a> {rest}'
 
 
 def test_headings_have_the_ids_that_links_use() -> None:
@@ -76,8 +102,10 @@ def repository(tmp_path: Path) -> Path:
     """A repository with a page and a notebook, and no commit."""
     import nbformat  # which takes two seconds, so no module of tests imports it
 
+    (tmp_path / "CITATION.cff").write_text(f"repository-code: {ADDRESS}\n")
     (tmp_path / "docs").mkdir()
-    (tmp_path / "docs/page.md").write_text("# A page\n\n[gone](gone.md)\n")
+    links = "[gone](gone.md) [code](../src/code.py)"
+    (tmp_path / "docs/page.md").write_text(f"# A page\n\n{links}\n")
     dark = '<source srcset="docs/dark.svg">'
     picture = f'<picture>{dark}<img src="docs/light.svg"></picture>'
     caption = "*One episode.*"
@@ -109,19 +137,31 @@ def test_a_built_site_has_a_front_page_and_no_dead_links(
     for name in files:
         file = report / name
         file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text("<p class='total'>99 claims</p>")
-    tracked = [f"results/standard/{name}" for name in files]
-    monkeypatch.setattr(site, "_tracked", lambda root, folders: tracked)
-    table = "| you | read |\n|---|---|\n| have an idea | [a page](page.md) |\n"
+        rules = '<a href="../../docs/page.md">rules</a>'
+        file.write_text(f"<p class='total'>99 claims</p>{rules}")
+    reports = [f"results/standard/{name}" for name in files]
+    tracked = {site.REPORTS: reports}
+    monkeypatch.setattr(
+        site,
+        "_tracked",
+        lambda root, folders: tracked.get(folders, [*reports, "src/code.py"]),
+    )
+    links = f"[a page](page.md), [elsewhere]({ADDRESS})"
+    table = f"| you | read |\n|---|---|\n| have an idea | {links} |\n"
     (repository / "docs/README.md").write_text(f"# Docs\n\n{table}")
     out = repository / "site"
     site.build(repository, out)
     front = (out / "index.html").read_text()
     assert "99 claims" in front
     assert '<a href="docs/page.html">a page</a>' in front
+    assert f'<a href="{ADDRESS}">elsewhere</a>' in front
     assert "<figcaption>One episode.</figcaption>" in front
     assert "@software{coevolve}" in front
-    assert "gone.md" not in (out / "docs/page.html").read_text()
+    page = (out / "docs/page.html").read_text()
+    assert "gone.md" not in page
+    assert f'<a href="{ADDRESS}/blob/main/src/code.py">code</a>' in page
+    ledger = (out / "results/standard/index.html").read_text()
+    assert '<a href="../../docs/page.html">rules</a>' in ledger
     assert "what it printed" in (out / "notebooks/start_here.html").read_text()
     assert (out / "docs/light.svg").is_file()
     assert (out / "docs/dark.svg").is_file()

@@ -1,8 +1,8 @@
 """The site: `make site` builds the folder `site`, which any static host can serve.
 
 It holds a front page, the committed reports, the documentation, and the notebooks that are
-committed with outputs. Links are relative. A link of the documentation to a file that the site does
-not have becomes plain text.
+committed with outputs. Links within the site are relative. A link to a file that only the
+repository has, such as code, leads to the repository's address in CITATION.cff.
 `python -m tools.site --check` lists dead links.
 """
 
@@ -15,11 +15,13 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
 import mistune
+import yaml
 from bs4 import BeautifulSoup
 
 from reproduce.registry import read_toml
@@ -38,20 +40,48 @@ TABLES = tuple(f"{report}/*/table.md" for report in REPORTS)
 PLAY = "results/play.html"
 NOTEBOOKS = ("notebooks/start_here.ipynb", "notebooks/episodes/*.ipynb")
 FRONT = Path("index.html")
+SOURCES = (".md", ".ipynb")  # what the site has as pages
+LINK_TO_SOURCE = re.compile(r'(?<=<a href=")([^":#]+\.(?:md|ipynb))(?=["#])')
 PICTURES = (".png", ".svg")
 HEADINGS = ("h1", "h2", "h3")
 CAPTION = re.compile(r"<p><strong>([^<]+)</strong></p>")
 SLUG = re.compile(r"[^\w\- ]")
 
 
+@dataclass(frozen=True)
+class Repository:
+    """The published repository: its address, and the files and folders that it has."""
+
+    address: str
+    files: frozenset[str]
+    folders: frozenset[str]
+
+    @classmethod
+    def of(cls, root: Path) -> "Repository":
+        """Return the repository of a clone, with the address of its CITATION.cff."""
+        citation = yaml.safe_load((root / "CITATION.cff").read_text("utf-8"))
+        files = _tracked(root, (".",))
+        folders = {parent.as_posix() for file in files for parent in Path(file).parents}
+        return cls(citation["repository-code"], frozenset(files), frozenset(folders))
+
+    def address_of(self, path: str) -> str | None:
+        """Return the address of a file or folder; None if the repository does not have it."""
+        if path in self.files:
+            return f"{self.address}/blob/main/{path}"
+        if path in self.folders:
+            return f"{self.address}/tree/main/{path}"
+        return None
+
+
 def build(root: Path, site: Path) -> None:
     """Build the site of a repository into a new folder."""
     shutil.rmtree(site, ignore_errors=True)
     site.mkdir(parents=True)
-    for file in _tracked(root, REPORTS):
-        _copy(root / file, site / file)
+    copied = _tracked(root, REPORTS)
     if (root / PLAY).is_file():
-        _copy(root / PLAY, site / PLAY)
+        copied.append(PLAY)
+    for name in copied:
+        _copy(root / name, site / name)
     notebooks = list(_files(root, NOTEBOOKS))
     bodies = {}
     for notebook in notebooks:
@@ -63,9 +93,14 @@ def build(root: Path, site: Path) -> None:
             _copy(root / picture, site / picture)
         _write(site, source, body)
     _write_front(root, site, notebooks)
+    repository = Repository.of(root)
     for page in [FRONT, *bodies]:
         file = site / page.with_suffix(".html")
-        file.write_text(_with_living_links(site, file), "utf-8")
+        file.write_text(_with_living_links(repository, site, file), "utf-8")
+    for name in copied:
+        if name.endswith(".html"):
+            file = site / name
+            file.write_text(_with_links_to_pages(site, file), "utf-8")
 
 
 def _files(root: Path, patterns: Iterable[str]) -> Iterator[Path]:
@@ -199,7 +234,8 @@ def _table_of_docs(root: Path) -> str:
     if table is None:
         return ""
     for link in table.find_all("a"):
-        link["href"] = posixpath.normpath(posixpath.join("docs", link["href"]))
+        if ":" not in link["href"]:
+            link["href"] = posixpath.normpath(posixpath.join("docs", link["href"]))
     return str(table)
 
 
@@ -228,24 +264,49 @@ def _render(site: Path, page: Path, **facts: Any) -> None:
     file.write_text(template.render(up=up, **facts), "utf-8")
 
 
-def _with_living_links(site: Path, file: Path) -> str:
+def _with_living_links(repository: Repository, site: Path, file: Path) -> str:
     """Return a page whose links to Markdown and notebooks lead to their pages.
 
-    Links to what the site does not have are replaced by their text.
+    Links to other files lead to the repository, or are replaced by their text if it lacks them too.
     """
     page = BeautifulSoup(file.read_text("utf-8"), "html.parser")
+    folder = file.parent.relative_to(site).as_posix()
     for link in page.find_all("a", href=True):
         path, hash_sign, anchor = link["href"].partition("#")
         if not path or ":" in path:
             continue
-        target = Path(path)
-        if target.suffix in (".md", ".ipynb"):
-            target = target.with_suffix(".html")
-        if (file.parent / target).is_file():
-            link["href"] = f"{target.as_posix()}{hash_sign}{anchor}"
-        else:
+        target = _page_of(site, file, path)
+        if target is None:
+            source = posixpath.normpath(posixpath.join(folder, path))
+            target = repository.address_of(source)
+        if target is None:
             link.unwrap()
+        else:
+            link["href"] = f"{target}{hash_sign}{anchor}"
     return str(page)
+
+
+def _with_links_to_pages(site: Path, file: Path) -> str:
+    """Return a copied page whose links to Markdown and notebooks lead to their pages.
+
+    All else stays as it was: reports leave out closing tags, and one page is mostly a program.
+    """
+    text = file.read_text("utf-8")
+    return LINK_TO_SOURCE.sub(
+        lambda match: _page_of(site, file, match[1]) or match[1], text
+    )
+
+
+def _page_of(site: Path, file: Path, path: str) -> str | None:
+    """Return where a link of a page leads on the site; None if the site has no such page."""
+    target = Path(path)
+    if target.suffix in SOURCES:
+        target = target.with_suffix(".html")
+    linked = (file.parent / target).resolve()
+    if linked == site.resolve() / "README.html":
+        target = target.with_name(FRONT.name)  # which takes the README's place
+        linked = site.resolve() / FRONT
+    return target.as_posix() if linked.is_file() else None
 
 
 def dead_links(site: Path) -> list[str]:
