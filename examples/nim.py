@@ -1,10 +1,12 @@
 """Nim as self-play: two roles with a baseline each (estimator rae, as in SPIRAL).
 
 Players take 1, 2 or 3 stones in turn; who takes the last one wins. An illegal move loses at once.
-`python examples/nim.py > nim.jsonl` writes demonstrations for a warm start, see docs/games.md.
+`python examples/nim.py nim.jsonl` writes demonstrations for a warm start, see docs/games.md.
 """
 
 import json
+import sys
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -70,10 +72,18 @@ class Nim(Method):
         }
 
 
-if (
-    __name__ == "__main__"
-):  # legal moves at random: they show the form, not the strategy
+def demonstrations() -> str:
+    """Return legal moves at random, a line each: they show the form, not the strategy."""
     rng = Random(0)
+    lines = ""
     for stones in [*range(1, 10)] * 40:
         move = f"<answer>{rng.randint(1, min(3, stones))}</answer>"
-        print(json.dumps({"prompt": PROMPT.format(stones=stones), "completion": move}))
+        row = {"prompt": PROMPT.format(stones=stones), "completion": move}
+        lines += json.dumps(row) + "\n"
+    return lines
+
+
+if __name__ == "__main__":
+    if len(sys.argv) != 2:
+        sys.exit("usage: python examples/nim.py FILE")
+    Path(sys.argv[1]).write_text(demonstrations(), encoding="utf-8")

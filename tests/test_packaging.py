@@ -21,9 +21,9 @@ from packaging.utils import canonicalize_name
 from test_shape import CODE, imported, packages
 
 import coevolve
-from reproduce.analysis.verdicts import MEANINGS
+from reproduce.analysis.verdicts import GROUPS, MEANINGS
 from reproduce.modules import import_statements
-from tools import hero, installed, readme_numbers
+from tools import hero, installed, readme_numbers, reliability
 from tools.make_environment import pins, render
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -180,7 +180,11 @@ def test_every_import_is_declared(providers: dict[str, list[str]]) -> None:
 
 def test_version_and_licence_agree_everywhere() -> None:
     citation = yaml.safe_load((ROOT / "CITATION.cff").read_text())
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    bibtex = dict(re.findall(r"^  (\w+) += \{(.*)\},$", readme, re.MULTILINE))
     assert PROJECT["version"] == coevolve.__version__ == citation["version"]
+    assert bibtex["version"] == PROJECT["version"]
+    assert bibtex["url"] == citation["url"] == citation["repository-code"]
     assert PROJECT["license"] == citation["license"] == "Apache-2.0"
     licence = (ROOT / PROJECT["license-files"][0]).read_text()
     assert "Apache License" in licence
@@ -312,8 +316,19 @@ class TestPages:
         assert json.loads(hero.FACTS.read_text(encoding="utf-8")) == facts
 
     def test_every_verdict_has_a_column_in_the_tally(self) -> None:
-        grouped = [name for names in readme_numbers.GROUPS.values() for name in names]
+        grouped = [name for names in GROUPS.values() for name in names]
         assert sorted(grouped) == sorted(MEANINGS)
+
+    @pytest.mark.parametrize(
+        ("earned", "cell"),
+        [(0.0, "0 in 1 of 1 pairs"), (0.5, "0 in 0 of 1 pairs; math: a lie 0.5")],
+    )
+    def test_rewarded_attacks_are_listed_if_there_are_any(
+        self, earned: float, cell: str
+    ) -> None:
+        control = {"attack": "the gold answer"}
+        attack = {"attack": "a lie", "math": {"earned": earned}}
+        assert reliability.rewarded_attacks({"rows": [control, attack]}) == cell
 
     def test_links_of_the_readme_lead_to_files(self, readme: str) -> None:
         targets = re.findall(r"\]\(([^)#]+)\)", readme)

@@ -172,8 +172,7 @@ class TestLesson:
 
 class TestOwnWorld:
     def test_its_file_of_questions_is_a_world(self, tmp_path: Path) -> None:
-        block, *_ = code("own-world.md", "sh")
-        lines = block.partition("<<'END'\n")[2].partition("END\n")[0]
+        (lines,) = code("own-world.md", "json")
         file = tmp_path / "questions.jsonl"
         file.write_text(lines, encoding="utf-8")
         world = resolve(f"file:{file}")

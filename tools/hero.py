@@ -1,7 +1,7 @@
 """Draw the picture at the head of README.md: `python -m tools.hero`.
 
 Left, one episode of MAE as `coevolve play mae --seed 17` plays it. Right, the committed training
-curves of five runs. The pictures' text is that of `episode` and `curves`; a test compares both.
+curves of all seeds. The pictures' text is that of `episode` and `curves`; a test compares both.
 """
 
 import json

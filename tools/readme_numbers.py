@@ -18,7 +18,7 @@ from typing import Any
 import pandas as pd
 
 from coevolve.training.machine import faults as machine_faults
-from reproduce.analysis.verdicts import GROUPS, MEANINGS, counts_of
+from reproduce.analysis.verdicts import MEANINGS, counts_of
 from tinyworld import tasks
 from tools import gpu_machine, reliability
 
@@ -139,20 +139,26 @@ def numbers(root: Path = ROOT) -> str:
 
 
 def verdict_counts(root: Path = ROOT) -> str:
-    """Return how many claims of each paper have which verdicts as of the last snapshot."""
+    """Return how many claims of each paper have which verdicts as of the last snapshot.
+
+    A group of verdicts that no claim has gets no column.
+    """
     frame = pd.read_csv(root / SNAPSHOT, dtype=str, keep_default_na=False)
     rows = []
-    for paper, text in zip(frame["paper"], frame["all its claims"], strict=True):
+    for text in frame["all its claims"]:
         given: list[str] = []
         for part in text.split(", "):
             count, _, verdict = part.partition(" ")
             given += [verdict] * int(count)
-        rows.append([paper, len(given), *counts_of(given).values()])
-    totals = ["**all five**"]
-    for column in list(zip(*rows, strict=True))[1:]:
-        totals.append(f"**{sum(column)}**")
-    head = ("claims of", "all", *GROUPS)
-    return markdown(head, [*rows, totals])
+        rows.append({"all": len(given), **counts_of(given)})
+    counts = pd.DataFrame(rows, index=frame["paper"])
+    totals = counts.sum()
+    kept = counts.loc[:, totals > 0]
+    lines = [
+        [paper, *row] for paper, row in zip(kept.index, kept.to_numpy(), strict=True)
+    ]
+    lines.append(["**all five**", *(f"**{totals[name]}**" for name in kept)])
+    return markdown(("claims of", *kept), lines)
 
 
 def loss(root: Path = ROOT) -> str:

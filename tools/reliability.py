@@ -127,7 +127,7 @@ def rewarded_attacks(result: Result) -> str:
                 reward = row[name]["earned"]
                 if reward:
                     rewarded.append(f"{name}: {row['attack']} {reward:g}")
-    return f"0 in {pairs - len(rewarded)} of {pairs} pairs; {', '.join(rewarded)}"
+    return "; ".join([f"0 in {pairs - len(rewarded)} of {pairs} pairs", *rewarded])
 
 
 def judge_rewards(result: Result) -> str:

@@ -235,11 +235,13 @@ class TestThePage:
         )
         assert len(text.encode()) < 3_000_000
 
-    def test_it_leads_to_the_claims_and_to_the_papers(
+    def test_it_leads_to_the_claims_the_project_and_the_papers(
         self, data: dict[str, Any]
     ) -> None:
-        (claims,) = re.findall(r'<a href="([^"#]+)"', page.TEMPLATE.read_text())
-        assert (PAGE.parent / claims).is_file()
+        links = re.findall(r'<a href="([^"#]+)"', page.TEMPLATE.read_text())
+        assert len(links) == 2
+        for link in links:
+            assert (PAGE.parent / link).is_file(), link
         papers = read_toml(ROOT / "reproduce" / "papers.toml")
         for name in tables.methods():
             assert data["methods"][name]["paper"] == papers[name]["paper"]

@@ -48,6 +48,20 @@ def test_pages_lead_to_an_episode_in_the_browser(results: Plan) -> None:
     assert "../../play.html#mae" in build_mae(results).links
 
 
+def test_pages_lead_to_the_documentation_of_a_clone(results: Plan) -> None:
+    assert not any(link.endswith(".md") for link in build_front(results).links)
+    for name in report.GUIDES.values():
+        file = results.root / name
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("a page")
+    linked = set()
+    for path, page in build(results).items():
+        guides = [link for link in page.links if link.endswith(".md")]
+        assert len(guides) >= 2
+        linked |= {(path.parent / link).resolve() for link in guides}
+    assert linked == {results.root / name for name in report.GUIDES.values()}
+
+
 def test_the_front_page_names_what_is_missing(results: Plan) -> None:
     front = build_front(results)
     artefacts = [item for item in results.items.values() if item.kind == "artefact"]
@@ -119,7 +133,7 @@ def test_a_short_preset_stands_beside_the_evidence(results: Plan) -> None:
     folder.mkdir(parents=True)
     (folder / "ledger.csv").write_text(LEDGER.replace("19.83", "20.5"))
     text = squeezed(build_front(results).text)
-    assert "yours +19.8 [+7.2, +32.5] · five seeds +20.5 [+7.2, +32.5]" in text
+    assert "yours +19.8 [+7.2, +32.5] · all seeds +20.5 [+7.2, +32.5]" in text
     assert "1 of your 1 effects lie inside the interval" in text
 
 
@@ -127,7 +141,7 @@ def test_claims_of_a_paper_in_points_share_one_scale() -> None:
     rows = []
     for effect in (1.0, 10.0):
         row = dict.fromkeys(report_claims.NUMBERS) | {"effect": effect}
-        rows.append(row | {"paper": "mae", "unit": "points", "five": None})
+        rows.append(row | {"paper": "mae", "unit": "points", "beside": None})
     report_claims._add_pictures(rows)
     first, second = rows
     assert first["picture"]["span"] == second["picture"]["span"]
@@ -241,7 +255,7 @@ def test_the_front_page_shows_the_origin_of_the_results(results: Plan) -> None:
 def test_the_page_of_a_paper_shows_its_tables_and_figures(results: Plan) -> None:
     mae = build_mae(results)
     assert "MAE, Table 1: main results" in mae.text
-    assert "The untrained model, MAE in the setting that" in mae.text
+    assert "The untrained model, MAE in the setting with" in mae.text
     assert "A note." in mae.text
     assert re.search(r"Seeds 0: base;\s+Seeds 0 1: mae_half", mae.text)
     assert "Not made yet." in mae.text
