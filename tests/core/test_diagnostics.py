@@ -152,7 +152,7 @@ SECRET_NAMES = (
 
 @dataclass(frozen=True)
 class FinishedRun:
-    """A run of SPICE without multiple choice, in an environment with secrets."""
+    """A run of MAE whose filter keeps everything, in an environment with secrets."""
 
     out: Path
     stdout: str
@@ -167,19 +167,19 @@ class FinishedRun:
 def finished(tmp_path, capsys, monkeypatch) -> FinishedRun:
     for name in SECRET_NAMES:
         monkeypatch.setenv(name, SECRET)
-    command = ["train", "spice", "--preset", "smoke", "--out", str(tmp_path)]
-    assert __main__.main([*command, 'task_types=["free"]']) == 0
+    command = ["train", "mae", "--preset", "smoke", "--out", str(tmp_path)]
+    assert __main__.main([*command, "threshold=0"]) == 0
     captured = capsys.readouterr()
     return FinishedRun(tmp_path, captured.out, captured.err)
 
 
 def check_report_of_idle_mechanisms(finished: FinishedRun) -> None:
     summary = finished.summary
-    expected = {"reward of challenger", "reward of reasoner", "rules of validity"}
+    expected = {"reward of proposer", "reward of solver", "format of proposals"}
     assert expected <= summary["acted"].keys()
     warnings = summary["warnings"]
     start = (
-        "warning: multiple choice passed some candidates and rejected others in 0% of"
+        "warning: quality filter passed some candidates and rejected others in 0% of"
     )
     assert any(line.startswith(start) for line in warnings)
     lines = finished.stdout.splitlines()

@@ -35,7 +35,7 @@ STEPS = settings_of_steps()
 MUTANTS = {
     "cpu": "_statistics got a tensor on cpu",
     "float32": "hidden_TH and head_VH must both be",
-    "reference": "Attempting to broadcast a dimension",
+    "reference": "reference_logprobs_T must have shape",
 }
 # The settings in which a fault shows, if not in all.
 SHOWS_IN = {"reference": OF_LOSSES["kl in the loss"]}
