@@ -198,7 +198,7 @@ def test_a_run_reports_what_acted_and_no_secret_of_the_environment(finished) -> 
     check_report_of_idle_mechanisms(finished)
     check_that_no_secret_is_written(finished)
     assert "loading ... 00:" in finished.stderr
-    assert "one episode:\n  challenger" in finished.stdout
+    assert "one episode:\n  proposer" in finished.stdout
 
 
 # A completion of one token holds no answer, so no reward varies and no advantage is other than 0.
