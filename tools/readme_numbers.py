@@ -286,7 +286,7 @@ def checkers(root: Path = ROOT) -> str:
 
 
 def verdicts(root: Path = ROOT) -> str:
-    """Return what a second backbone changes in the ledger."""
+    """Return how far the ledger's verdicts rest on one backbone."""
     from benchmarks.verdicts import table
 
     return table(result_of("verdicts", root))

@@ -177,19 +177,16 @@ def hostile(root: Path) -> list[Row]:
     ]
 
 
-def changed_verdicts(result: Result) -> str:
-    """Return how many verdicts differ between the backbones."""
-    rows = result["rows"]
-    changed = sum(row["verdict"] != row["verdict_second"] for row in rows)
-    return f"{changed} of {len(rows)}"
+def kept_verdicts(result: Result) -> str:
+    """Return how many claims are judged alike whichever backbone is left out."""
+    kept = [row["kept"] for row in result["rows"]]
+    return f"{sum(kept)} of {len(kept)}"
 
 
 def robustness(root: Path) -> list[Row]:
-    """Return what a second backbone changes in the ledger."""
-    what = "verdicts of the ledger that a second backbone changes"
-    return [
-        Row(what, measured(root, "verdicts", changed_verdicts), benchmark("verdicts"))
-    ]
+    """Return how many verdicts hang on no single backbone."""
+    what = "claims of the ledger that are judged alike without any one backbone"
+    return [Row(what, measured(root, "verdicts", kept_verdicts), benchmark("verdicts"))]
 
 
 def minutes(root: Path, command: str) -> Row:

@@ -3,12 +3,18 @@
 A backbone is a unit that a replication would draw anew. The rules of the ledger stay the same.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
 import pandas as pd
 
+from reproduce.analysis import claims, verdicts
+from reproduce.analysis.arms import Claim, Ledger
 from reproduce.analysis.evidence import Evidence, Runs, Summary
+
+KEPT = "kept"
+SIGN_TURNS = "sign turns"
 
 
 @dataclass(frozen=True)
@@ -69,3 +75,35 @@ def backbones(evidence: Evidence) -> list[str]:
         if len(spoken) > 1:
             found += sorted(spoken - set(found))
     return found
+
+
+def ledgers(
+    evidence: Evidence, registry: Mapping[str, Claim] = claims.CLAIMS
+) -> dict[str, pd.DataFrame]:
+    """Return the ledger without each backbone, by the backbone that is left out."""
+    found = {}
+    for backbone in backbones(evidence):
+        left = Ledger(Without(evidence, backbone))
+        found[backbone] = claims.weigh(left, registry)
+    return found
+
+
+def table(whole: pd.DataFrame, without: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
+    """Return a row per claim that is decidable: its verdict, and those without each backbone.
+
+    Columns: claim, paper, says, verdict; a verdict for each backbone that is left out; kept,
+    whether all of them are in the same group; sign turns, whether one is found and another
+    opposite.
+    """
+    columns = ["claim", "paper", "says", "verdict"]
+    rows = whole[columns].set_index("claim")
+    for backbone, ledger in without.items():
+        rows[backbone] = ledger.set_index("claim")["verdict"]
+    words = rows[["verdict", *without]]
+    groups = words.map(verdicts.group_of)
+    rows[KEPT] = groups.nunique(axis=1) == 1
+    is_found = (words == verdicts.FOUND).any(axis=1)
+    is_opposite = (words == verdicts.OPPOSITE).any(axis=1)
+    rows[SIGN_TURNS] = is_found & is_opposite
+    is_decidable = groups["verdict"] != verdicts.NOT_DECIDABLE
+    return rows[is_decidable].reset_index()

@@ -1,13 +1,15 @@
 """The ledger without one backbone: that of the other runs, and what changes in it."""
 
+import pandas as pd
 import pretend_runs
 import pytest
+from ledger_rows import ledger_row
 from pandas.testing import assert_frame_equal
 
-from reproduce.analysis import claims, one_out
+from reproduce.analysis import claims, one_out, verdicts
 from reproduce.analysis.arms import Ledger
 from reproduce.analysis.evidence import RunFolders
-from reproduce.analysis.one_out import Without
+from reproduce.analysis.one_out import KEPT, SIGN_TURNS, Without
 
 FIRST, SECOND = pretend_runs.BACKBONES
 COLUMNS = ["claim", "effect", "verdict", "seeds"]
@@ -48,3 +50,27 @@ def test_a_run_of_one_backbone_keeps_its_seeds(folders: RunFolders) -> None:
     assert alone.summaries("mae_half")[0].backbone == FIRST
     assert Without(alone, FIRST).runs == {"mae_half": [0]}
     assert one_out.backbones(alone) == []
+
+
+def test_every_backbone_is_left_out_once(folders: RunFolders) -> None:
+    some = dict(list(claims.CLAIMS.items())[:3])
+    assert list(one_out.ledgers(folders, some)) == [FIRST, SECOND]
+
+
+def ledger(**verdict_of: str) -> pd.DataFrame:
+    rows = [ledger_row(claim=name, verdict=verdict_of[name]) for name in verdict_of]
+    return pd.DataFrame(rows)
+
+
+def test_verdicts_are_compared_by_their_group() -> None:
+    whole = ledger(
+        a=verdicts.FOUND, b=verdicts.NO_EFFECT, c=verdicts.UNDECIDED, d=verdicts.CANNOT
+    )
+    first = ledger(
+        a=verdicts.OPPOSITE, b=verdicts.SMALLER, c=verdicts.FOUND, d=verdicts.CANNOT
+    )
+    table = one_out.table(whole, {"first": first, "second": whole})
+    table = table.set_index("claim")
+    assert list(table.index) == ["a", "b", "c"]  # d cannot be decided
+    assert dict(table[KEPT]) == {"a": False, "b": True, "c": False}
+    assert dict(table[SIGN_TURNS]) == {"a": True, "b": False, "c": False}
