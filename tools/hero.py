@@ -20,6 +20,7 @@ SEED = 17
 SMOOTH = 9  # steps, of the Judge's curve, which is measured in every step
 SOLVER = "validation accuracy"
 JUDGE = "judge agrees with oracle"
+IN_PERCENT = {SOLVER: 1.0, JUDGE: 100.0}  # of the file's values: percent and a share
 
 
 @dataclass(frozen=True)
@@ -101,7 +102,8 @@ def curves() -> pd.DataFrame:
         values = frame[frame["what"] == what].pivot(
             index="step", columns="seed", values="value"
         )
-        smooth = 100 * values.rolling(window, center=True, min_periods=1).mean()
+        percent = IN_PERCENT[what] * values
+        smooth = percent.rolling(window, center=True, min_periods=1).mean()
         part = pd.DataFrame(
             {
                 "mean": smooth.mean(axis=1),
@@ -158,7 +160,7 @@ def _draw_episode(axes: Any, lines: list[Line], colours: Colours) -> None:
 def _draw_curves(axes: Any, frame: pd.DataFrame, colours: Colours) -> None:
     axes.set_facecolor(colours.ground)
     axes.set_title(
-        "Training: a better Solver, a worse Judge", loc="left", weight="bold"
+        "Training: a better Solver, no better Judge", loc="left", weight="bold"
     )
     for what, name, colour in (
         (JUDGE, "Judge", colours.judge),

@@ -430,7 +430,7 @@ def changes(root: Path = ROOT) -> str:
 def judged(row: dict[str, Any], prefix: str = "") -> str:
     """Return a verdict with the effect that it rests on; "" for a claim that was not there."""
     verdict = row[f"{prefix}verdict"]
-    if verdict is None:
+    if pd.isna(verdict):
         return ""
     effect = row[f"{prefix}effect"]
     if pd.isna(effect):
