@@ -15,6 +15,7 @@ from reproduce.analysis import claims, one_out
 from reproduce.analysis.arms import Ledger
 from reproduce.analysis.one_out import KEPT, SIGN_TURNS
 from reproduce.analysis.records import Records
+from reproduce.analysis.verdicts import FOUND
 
 RECORDS = Path(__file__).resolve().parent.parent / "results/standard/records"
 RESULT = Path(__file__).with_suffix(".json")
@@ -34,11 +35,15 @@ def measure() -> dict[str, Any]:
 
 def counts_by_paper(rows: pd.DataFrame) -> pd.DataFrame:
     """Return how many claims each paper has, how many are judged alike, and the totals."""
+    is_found = rows["verdict"] == FOUND
+    rows = rows.assign(found=is_found, found_kept=is_found & rows[KEPT])
     papers = rows.groupby("paper", sort=False)
     counts = pd.DataFrame(
         {
             "claims": papers.size(),
             "judged alike without any one": papers[KEPT].sum(),
+            "found": papers["found"].sum(),
+            "found without any one": papers["found_kept"].sum(),
             "found once, opposite once": papers[SIGN_TURNS].sum(),
         }
     )

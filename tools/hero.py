@@ -160,7 +160,7 @@ def _draw_episode(axes: Any, lines: list[Line], colours: Colours) -> None:
 def _draw_curves(axes: Any, frame: pd.DataFrame, colours: Colours) -> None:
     axes.set_facecolor(colours.ground)
     axes.set_title(
-        "Training: a better Solver, no better Judge", loc="left", weight="bold"
+        "Training: better answers, judged no better", loc="left", weight="bold"
     )
     for what, name, colour in (
         (JUDGE, "Judge", colours.judge),

@@ -13,6 +13,7 @@ from reproduce.analysis import claims, verdicts
 from reproduce.analysis.arms import Claim, Ledger
 from reproduce.analysis.evidence import Evidence, Runs, Summary
 
+COLUMNS = ["claim", "paper", "says", "verdict"]
 KEPT = "kept"
 SIGN_TURNS = "sign turns"
 
@@ -61,7 +62,11 @@ class Without:
             backbone_of[summary.seed] = summary.backbone
         if len(set(backbone_of.values())) == 1:
             return list(backbone_of)
-        return [seed for seed in backbone_of if backbone_of[seed] != self.backbone]
+        others = []
+        for seed, backbone in backbone_of.items():
+            if backbone != self.backbone:
+                others.append(seed)
+        return others
 
     def _left(self, frame: pd.DataFrame, run: str) -> pd.DataFrame:
         return frame[frame["seed"].isin(self.runs[run])].reset_index(drop=True)
@@ -73,7 +78,8 @@ def backbones(evidence: Evidence) -> list[str]:
     for run in evidence.runs:
         spoken = {summary.backbone for summary in evidence.summaries(run)}
         if len(spoken) > 1:
-            found += sorted(spoken - set(found))
+            new = spoken.difference(found)
+            found += sorted(new)
     return found
 
 
@@ -89,21 +95,35 @@ def ledgers(
 
 
 def table(whole: pd.DataFrame, without: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
-    """Return a row per claim that is decidable: its verdict, and those without each backbone.
+    """Return a row per claim that is decidable and loses data: its verdicts with and without them.
 
     Columns: claim, paper, says, verdict; a verdict for each backbone that is left out; kept,
     whether all of them are in the same group; sign turns, whether one is found and another
     opposite.
     """
-    columns = ["claim", "paper", "says", "verdict"]
-    rows = whole[columns].set_index("claim")
+    rows = whole[COLUMNS].set_index("claim")
     for backbone, ledger in without.items():
-        rows[backbone] = ledger.set_index("claim")["verdict"]
+        by_claim = ledger.set_index("claim")
+        rows[backbone] = by_claim["verdict"]
     words = rows[["verdict", *without]]
     groups = words.map(verdicts.group_of)
     rows[KEPT] = groups.nunique(axis=1) == 1
-    is_found = (words == verdicts.FOUND).any(axis=1)
-    is_opposite = (words == verdicts.OPPOSITE).any(axis=1)
-    rows[SIGN_TURNS] = is_found & is_opposite
+    found = words == verdicts.FOUND
+    opposite = words == verdicts.OPPOSITE
+    rows[SIGN_TURNS] = found.any(axis=1) & opposite.any(axis=1)
     is_decidable = groups["verdict"] != verdicts.NOT_DECIDABLE
-    return rows[is_decidable].reset_index()
+    loses = loses_data(whole, without)
+    return rows[is_decidable & loses].reset_index()
+
+
+def loses_data(whole: pd.DataFrame, without: Mapping[str, pd.DataFrame]) -> pd.Series:
+    """Whether a claim has another effect without one of the backbones, by claim.
+
+    A claim whose runs all speak one backbone keeps its data.
+    """
+    effects = whole.set_index("claim")[["effect"]]
+    for backbone, ledger in without.items():
+        by_claim = ledger.set_index("claim")
+        effects[backbone] = by_claim["effect"]
+    different = effects.nunique(axis=1)
+    return different > 1

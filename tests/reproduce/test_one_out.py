@@ -69,8 +69,17 @@ def test_verdicts_are_compared_by_their_group() -> None:
     first = ledger(
         a=verdicts.OPPOSITE, b=verdicts.SMALLER, c=verdicts.FOUND, d=verdicts.CANNOT
     )
+    first["effect"] = whole["effect"] + 1.0
     table = one_out.table(whole, {"first": first, "second": whole})
     table = table.set_index("claim")
     assert list(table.index) == ["a", "b", "c"]  # d cannot be decided
     assert dict(table[KEPT]) == {"a": False, "b": True, "c": False}
     assert dict(table[SIGN_TURNS]) == {"a": True, "b": False, "c": False}
+
+
+def test_a_claim_that_loses_no_data_is_left_out() -> None:
+    whole = ledger(a=verdicts.FOUND, b=verdicts.FOUND)
+    first = whole.copy()
+    first.loc[first["claim"] == "a", "effect"] += 1.0
+    table = one_out.table(whole, {"first": first, "second": whole})
+    assert list(table["claim"]) == ["a"]
