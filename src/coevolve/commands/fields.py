@@ -67,9 +67,9 @@ def fields(method: MethodName, pairs: Pairs = None, preset: Preset = "quick") ->
     source = "the paper's value" if run.method.paper_name else "the default"
     terminal.show(
         f"Each field with {source}, and after -> that of the preset {preset}, if it differs.\n"
-        "Set it in `coevolve train`: field=value, or --field value. A value is typed as it stands\n"
-        "here: field=null is none, field='' an empty text, field='[]' or field='{}' an empty list\n"
-        "or table."
+        "Set it in `coevolve train`: field=value, or --field value. Type a value as it is printed\n"
+        "here: field=null for none, field='' for an empty text, field='[]' or field='{}' for an\n"
+        "empty list or table."
     )
     for title, names in _sections(type(run.method)).items():
         terminal.show()

@@ -35,7 +35,7 @@ SCORE_FIELDS = [
     "tokens_out",
 ]
 TRACKER_FILE = "tracker.json"  # see `trackers`
-# What a fresh start removes. config.json comes last: a folder without it is no run.
+# What a fresh start removes. config.json comes last: without it a folder is not a run's.
 FILES_OF_A_RUN = (
     "metrics.jsonl",
     "episodes.jsonl",
@@ -132,9 +132,9 @@ def check_is_run(out: Path) -> None:
 
 
 def remove_run(out: Path) -> None:
-    """Remove what a run wrote into its folder; other files stay, and all of them if it is no run.
+    """Remove what a run wrote into its folder; do nothing in a folder that is not a run's.
 
-    Rows of a method of the user's own stay too, until the method writes them again.
+    Other files stay. So do rows of a method of the user's own, until the method writes them again.
     """
     if not is_run(out):
         return

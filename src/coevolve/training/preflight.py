@@ -132,7 +132,7 @@ def is_finished(run: Run) -> bool:
 
 
 def _can_be_extended(run: Run) -> bool:
-    """Whether a finished run goes on with a larger number of steps."""
+    """Whether a finished run continues if it gets a larger number of steps."""
     trains_nothing = run.method.PAPER_RUN_VALUES.get("steps") == 0
     has_own_trainer = type(run.method).fit is not Method.fit
     return run.schedule == "constant" and not (trains_nothing or has_own_trainer)

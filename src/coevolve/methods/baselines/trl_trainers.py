@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from coevolve.models.policy import Policy
 
 TRL_REFERENCE = "ref"  # the adapter that TRL's DPO adds as a reference
-# Fields of the loop's own steps, in whose place TRL takes its steps.
+# Fields of the loop's steps; here TRL takes steps of its own instead.
 FIELDS_OF_THE_LOOP = (
     "steps",
     "batch_size",
