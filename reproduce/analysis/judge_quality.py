@@ -5,19 +5,17 @@ counts is the gain over the same method with its rewards dealt out at random, th
 paired by backbone: both sides start from the same weights and answer the same questions.
 """
 
-import json
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import scipy
 
-from coevolve.runs import record
-from reproduce.analysis import crossed, standins, stats, tables
+from reproduce.analysis import crossed, stats, tables
+from reproduce.analysis.evidence import Evidence
 
 # A run of the grids in reproduce/extra/judge.toml: judge_METHOD-ERRORS-ACCURACY.
 RUN_OF_GRID = re.compile(r"judge_(\w+)-(random|question|level)-(\d)_(\d+)")
@@ -58,6 +56,7 @@ SUBJECTS = (
     Subject("TTRL", "ttrl", "ttrl_shuffled", ("reward_correct",)),
 )
 SUBJECT_OF = {subject.name: subject for subject in SUBJECTS}
+TOKENS = "generated"  # the metric of a step that counts them
 
 
 @dataclass(frozen=True)
@@ -111,48 +110,53 @@ class Study:
         return [name for name in SUBJECT_OF if name in present]
 
 
-def read(folder: Path, runs: standins.Runs) -> Study:
+def step_columns() -> list[str]:
+    """Return the metrics of training steps that `read` needs, for `records.pack`."""
+    columns = [TOKENS]
+    for subject in SUBJECTS:
+        columns += [*subject.correct, *subject.total]
+    return list(dict.fromkeys(columns))
+
+
+def read(evidence: Evidence) -> Study:
     """Read runs of the grids, of the methods and of their controls.
 
     The unit of replication is the backbone; where all runs share one, it is the seed.
     """
-    models = _models(folder, runs)
-    has_one_backbone = len(set(models.values())) == 1
     rows = []
     frames = []
-    for run, seeds in runs.items():
+    for run in evidence.runs:
         arm = arm_of(run)
-        for seed in seeds:
-            home = folder / f"{run}-s{seed}"
-            unit = f"seed {seed}" if has_one_backbone else models[run, seed]
-            named = {**vars(arm), "unit": unit}
-            metrics = record.read(home)
+        frames.append(_answers(evidence, run).assign(**vars(arm)))
+        for key, steps in evidence.step_metrics(run).groupby(["seed", "model"]):
+            seed, model = key
             row = {
-                **named,
-                "measured": judge_accuracy(metrics, SUBJECT_OF[arm.method]),
-                "tokens": metrics["generated"].sum(),
+                **vars(arm),
+                "seed": seed,
+                "model": model,
+                "measured": judge_accuracy(steps, SUBJECT_OF[arm.method]),
+                "tokens": steps[TOKENS].sum(),
             }
             rows.append(row)
-            frames.append(_answers(home).assign(**named))
-    return Study(pd.DataFrame(rows), pd.concat(frames, ignore_index=True))
+    runs = pd.DataFrame(rows)
+    answers = pd.concat(frames, ignore_index=True)
+    if runs["model"].nunique() == 1:
+        return Study(_with_seed_as_unit(runs), _with_seed_as_unit(answers))
+    named = {"model": "unit"}
+    return Study(runs.rename(columns=named), answers.rename(columns=named))
 
 
-def _models(folder: Path, runs: standins.Runs) -> dict[tuple[str, int], str]:
-    """Return the model of each run and seed; several models make one name."""
-    models = {}
-    for run, seeds in runs.items():
-        for seed in seeds:
-            config = folder / f"{run}-s{seed}" / "config.json"
-            model = json.loads(config.read_bytes())["model"]
-            models[run, seed] = model if isinstance(model, str) else ", ".join(model)
-    return models
+def _with_seed_as_unit(frame: pd.DataFrame) -> pd.DataFrame:
+    return frame.assign(unit="seed " + frame["seed"].astype(str))
 
 
-def _answers(home: Path) -> pd.DataFrame:
+def _answers(evidence: Evidence, run: str) -> pd.DataFrame:
     """Return whether each greedy test answer was correct before and after training."""
-    scores = record.read(home, "scores").query("strategy == 'vanilla'")
-    by_stage = scores.pivot(index="item", columns="stage", values="correct")
-    return by_stage[["before", "after"]].astype(float).reset_index()
+    keys = ["seed", "model", "item"]
+    after = evidence.answers(run, stage="after")[[*keys, "correct"]]
+    before = evidence.answers(run, stage="before")[[*keys, "correct"]]
+    both = before.merge(after, on=keys, suffixes=("_before", "_after"))
+    return both.rename(columns={"correct_before": "before", "correct_after": "after"})
 
 
 def judge_accuracy(metrics: pd.DataFrame, subject: Subject) -> float:

@@ -15,6 +15,7 @@ from pytest import approx
 from seen_colours import CLEARLY_DIFFERENT, seen_by_deuteranopes
 
 from reproduce.analysis import judge_figure, judge_quality
+from reproduce.analysis.evidence import RunFolders
 from reproduce.analysis.line_names import apart
 
 MAE = judge_figure.LOOKS["MAE"].colour
@@ -69,7 +70,7 @@ def test_smollm2s_judge_is_read_from_its_card(tmp_path: Path) -> None:
 @pytest.fixture
 def axes(tmp_path: Path) -> Iterator[list[Axes]]:
     write_all(tmp_path)
-    study = judge_quality.read(tmp_path, runs_in(tmp_path))
+    study = judge_quality.read(RunFolders(tmp_path, runs_in(tmp_path)))
     effects = judge_quality.effects(study)
     mark = judge_figure.Mark("a judge", 0.55, 0.55)
     with plt.rc_context({"backend": "agg"}):

@@ -19,6 +19,7 @@ from pretend_judges import (
 from pytest import approx
 
 from reproduce.analysis import judge_quality
+from reproduce.analysis.evidence import RunFolders
 from reproduce.analysis.judge_quality import AT_ONCE, NEVER, OWN, SHUFFLED, Arm
 
 CONTROL_OVER_UNTRAINED = 10
@@ -34,7 +35,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def study(folder: Path) -> judge_quality.Study:
     runs = runs_in(folder)
-    return judge_quality.read(folder, runs)
+    return judge_quality.read(RunFolders(folder, runs))
 
 
 @pytest.fixture(scope="module")
@@ -166,7 +167,7 @@ def test_with_one_backbone_the_seed_is_the_unit(tmp_path: Path) -> None:
         points = UNTRAINED + seed
         for run in ("judge_mae-random-0_5", "mae_shuffled"):
             write_run(tmp_path, run, seed, points, {}, model="tiny-small")
-    study = judge_quality.read(tmp_path, runs_in(tmp_path))
+    study = judge_quality.read(RunFolders(tmp_path, runs_in(tmp_path)))
     units = set(study.runs["unit"])
     assert units == {"seed 0", "seed 1", "seed 2"}
     effects = judge_quality.effects(study)
@@ -180,7 +181,7 @@ def test_with_one_backbone_the_seed_is_the_unit(tmp_path: Path) -> None:
 def single(folder: Path) -> judge_quality.Study:
     """One seed of every run."""
     runs = {run: [0] for run in runs_in(folder)}
-    return judge_quality.read(folder, runs)
+    return judge_quality.read(RunFolders(folder, runs))
 
 
 def test_one_backbone_has_no_limits(single: judge_quality.Study) -> None:
@@ -197,7 +198,7 @@ def test_one_backbone_has_no_limits(single: judge_quality.Study) -> None:
 
 def test_arms_without_a_common_backbone_are_refused(folder: Path) -> None:
     runs = {"judge_mae-random-0_5": [1], "mae_shuffled": [2]}
-    study = judge_quality.read(folder, runs)
+    study = judge_quality.read(RunFolders(folder, runs))
     with pytest.raises(ValueError, match="must share backbones and questions"):
         judge_quality.effects(study)
 
