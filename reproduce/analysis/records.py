@@ -1,4 +1,4 @@
-"""The committed records: what the ledger rests on, packed into a few small files.
+"""The committed records: what a ledger or a figure rests on, packed into a few small files.
 
 `pack` writes them from the folders of finished runs, and `Records` reads them as evidence, so that
 every interval can be recomputed without a run. records.txt, which becomes the README.md beside the
@@ -40,7 +40,8 @@ ANSWERS = "answers.csv.gz"
 STEPS = "steps.csv.gz"
 CONVERSATIONS = "conversations.csv.gz"
 CROSS_PLAY = "cross_play.csv"
-FILES = (README, RUNS, ITEMS, ANSWERS, STEPS, CONVERSATIONS, CROSS_PLAY)
+TABLES = (RUNS, ITEMS, ANSWERS, STEPS, CONVERSATIONS, CROSS_PLAY)
+FILES = (README, *TABLES)
 DESCRIPTION = Path(__file__).with_suffix(".txt")
 VERDICTS = {1.0: "1", 0.0: "0"}  # in the column correct of ANSWERS
 UNKNOWN = "-"  # where no verifier can tell
