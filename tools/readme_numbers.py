@@ -317,8 +317,8 @@ def judge(root: Path = ROOT) -> str:
     for method, by_errors in starts.items():
         cells = [
             method,
-            by_errors["random"],
-            by_errors["question"],
+            by_errors.get("random", "not run"),
+            by_errors.get("question", "not run"),
             f"{own.loc[method, 'measured']:.3f}",
             f"{own.loc[method, 'over control']:+.1f}",
         ]

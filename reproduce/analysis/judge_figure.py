@@ -101,10 +101,20 @@ def comas_judge(printed: pd.DataFrame | None = None) -> Mark:
 def draw(effects: pd.DataFrame, marks: Sequence[Mark]) -> Figure:
     """Draw the gain over the control against the judge's accuracy, a panel per kind of errors.
 
-    The left panel also has each method's own judge, and on its lower edge the `marks`.
+    A kind without runs has no panel. The left panel also has each method's own judge, and on its
+    lower edge the `marks`.
     """
-    fig, axes = plt.subplots(1, 2, figsize=(11, 4.6), sharex=True, sharey=True)
-    for ax, (title, kinds) in zip(axes, PANELS.items(), strict=True):
+    panels = _panels(effects)
+    width = 6 * len(panels) - 1
+    fig, (axes,) = plt.subplots(
+        1,
+        len(panels),
+        figsize=(width, 4.6),
+        sharex=True,
+        sharey=True,
+        squeeze=False,
+    )
+    for ax, (title, kinds) in zip(axes, panels.items(), strict=True):
         shown = effects[effects["errors"].isin(kinds)]
         for (method, errors), line in shown.groupby(["method", "errors"], sort=False):
             _draw_line(ax, line, LOOKS[method], DASHES[errors])
@@ -117,10 +127,16 @@ def draw(effects: pd.DataFrame, marks: Sequence[Mark]) -> Figure:
     room_for_marks = MARK_GAP * (len(marks) + 1) * (highest - lowest)
     axes[0].set_ylim(lowest - room_for_marks, highest)
     _draw_marks(axes[0], marks)
-    for ax, kinds in zip(axes, PANELS.values(), strict=True):
+    for ax, kinds in zip(axes, panels.values(), strict=True):
         _name_lines(ax, effects[effects["errors"].isin(kinds)])
     fig.subplots_adjust(wspace=0.22)
     return fig
+
+
+def _panels(effects: pd.DataFrame) -> dict[str, tuple[str, ...]]:
+    """Return the panels of PANELS for which there are runs."""
+    run = set(effects["errors"])
+    return {title: kinds for title, kinds in PANELS.items() if run & set(kinds)}
 
 
 def _draw_line(ax: Axes, line: pd.DataFrame, look: Look, dashes: str) -> None:

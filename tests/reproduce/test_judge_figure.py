@@ -103,6 +103,19 @@ def test_each_panel_has_the_lines_of_its_errors(axes: list[Axes]) -> None:
     assert left[f"-{MAE}"] == approx(gains)
 
 
+def test_errors_without_runs_have_no_panel(tmp_path: Path) -> None:
+    write_all(tmp_path)
+    study = judge_quality.read(RunFolders(tmp_path, runs_in(tmp_path)))
+    effects = judge_quality.effects(study)
+    at_random = effects[effects["errors"] != "question"]
+    with plt.rc_context({"backend": "agg"}):
+        fig = judge_figure.draw(at_random, [])
+        (ax,) = fig.axes
+    plt.close("all")
+    assert ax.get_title() == "Errors at random"
+    assert len(curves(ax)) == 2
+
+
 def test_judges_without_an_oracle_are_marked(axes: list[Axes]) -> None:
     left, right = axes
     places = []
