@@ -209,17 +209,21 @@ def _course(frame: pd.DataFrame, claim: Claim) -> float:
     """Return a column's value at the end of training.
 
     For a trend: its change from the first to the last fifth of the steps. For a ratio with one
-    arm: a share's mean over all steps, in percent.
+    arm: a share's mean over all steps, in percent. `per_step` asks for the column's growth from
+    each step to the next in place of the column.
     """
     column = claim["column"]
     kind = claim["kind"]
     frame = _measured_steps(frame, column)
+    if claim.get("per_step"):
+        frame = _growth(frame, column)
     if kind == "ratio" and len(claim["arms"]) == 1:
         return 100 * _column_total(frame, column)
     parts = _totals_of_parts(frame, column)
-    if kind != "trend":
-        return _scale(column) * parts[-1]
-    return _scale(column) * (parts[-1] - parts[0])
+    value = parts[-1]
+    if kind == "trend":
+        value -= parts[0]
+    return _scale(column) * value
 
 
 def _scale(column: str) -> int:
@@ -231,6 +235,14 @@ def _measured_steps(frame: pd.DataFrame, column: str) -> pd.DataFrame:
     """Return the steps that have values; validation, for one, is measured only now and then."""
     measured = [name for name in names_in(column) if name in frame]
     return frame.dropna(subset=measured)
+
+
+def _growth(frame: pd.DataFrame, column: str) -> pd.DataFrame:
+    """Return the rows from the second on, with what the column gained per step since the last."""
+    gained = frame[column].diff()
+    steps = frame["step"].diff()
+    grown = frame.assign(**{column: gained / steps})
+    return grown.iloc[1:]
 
 
 def names_in(column: str) -> list[str]:

@@ -5,7 +5,7 @@ question. So the numbers that compare are those per agent that answers test ques
 torch.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -80,25 +80,72 @@ def _counts_of_row(by_role: pd.DataFrame) -> str:
     return f"{total:,.0f} ({in_parts})"
 
 
+def by_run(
+    folder: str | Path, runs: standins.Runs, earlier: str | Path
+) -> dict[str, str]:
+    """Return the rewarded replies of each run, such as 5,760, a mean over its seeds.
+
+    An untrained run has 0, and "?" stands for a trainer of its own. A run whose folders are not
+    here, as where only its records are committed, has the number in the file `earlier` (see
+    `write_by_run`), or none.
+    """
+    known = read_by_run(earlier)
+    texts = {}
+    for run, seeds in runs.items():
+        if _is_here(folder, run, seeds):
+            texts[run] = _total(folder, runs, run)
+        elif run in known:
+            texts[run] = known[run]
+    return texts
+
+
+def _is_here(folder: str | Path, run: str, seeds: Sequence[int]) -> bool:
+    """Whether every seed of a run has its folder."""
+    for seed in seeds:
+        home = Path(folder) / f"{run}-s{seed}"
+        if not home.is_dir():
+            return False
+    return True
+
+
+def read_by_run(path: str | Path) -> dict[str, str]:
+    """Return what `write_by_run` wrote, nothing if there is no such file."""
+    if not Path(path).is_file():
+        return {}
+    table = pd.read_csv(
+        path,
+        dtype=str,
+        keep_default_na=False,
+        index_col="run",
+    )
+    replies: dict[str, str] = table["replies"].to_dict()
+    return replies
+
+
+def write_by_run(replies: Mapping[str, str], path: str | Path) -> None:
+    """Write the replies of each run as CSV."""
+    table = pd.Series(replies, name="replies")
+    table.to_csv(
+        path,
+        index_label="run",
+        lineterminator="\n",
+    )
+
+
 def of_claims(
-    folder: str | Path, runs: standins.Runs, claims: Mapping[str, Mapping[str, Any]]
+    replies: Mapping[str, str], claims: Mapping[str, Mapping[str, Any]]
 ) -> dict[str, str]:
     """Return, for each claim about accuracy, the rewarded replies of its arms, such as 480 / 960.
 
-    An untrained arm has 0, and "?" stands for a trainer of its own. Claims with an arm that was
-    not run are left out.
+    `replies` is that of `by_run`. Claims with an arm that it lacks are left out.
     """
     texts = {}
-    totals: dict[str, str] = {}
     for name, claim in claims.items():
         arms = claim.get("arms", ())
-        is_run = set(arms) <= set(runs)
-        if claim.get("metric") != "accuracy" or not is_run:
-            continue
-        for arm in arms:
-            if arm not in totals:
-                totals[arm] = _total(folder, runs, arm)
-        texts[name] = " / ".join(totals[arm] for arm in arms)
+        is_known = set(arms) <= set(replies)
+        if claim.get("metric") == "accuracy" and is_known:
+            of_arms = [replies[arm] for arm in arms]
+            texts[name] = " / ".join(of_arms)
     return texts
 
 

@@ -19,7 +19,9 @@ NEW = "not in the earlier ledger"
 BY_RULES = "the new rules say so of the earlier numbers too"
 TESTED_NOW = "it can be tested now"
 BY_EFFECT = "the effect is another one"
+BY_SIGN = "the effect changed its sign"
 BY_PRECISION = "the interval is ±{now:.3g}, it was ±{before:.3g}"
+REJUDGED = "earlier numbers, today's rules"  # a row of the counts
 
 
 def read_earlier() -> pd.DataFrame:
@@ -35,19 +37,35 @@ def rejudged(
 
     A claim without a test keeps its verdict.
     """
-    nan = float("nan")
     rows = []
     for name, row in earlier.iterrows():
         claim = registry[str(name)]
         fields = {
             "paper": claim["paper"],
-            "kind": claim["kind"],
             "tests": claims.tests_of(str(name), claim),
-            "paper_effect": claim.get("paper_effect", nan),
-            "margin": nan if claim["kind"] == "order" else verdicts.margin_of(claim),
         }
+        if not pd.isna(row["p"]):
+            fields["verdict"] = _by_size(row, claim)
         rows.append({"claim": name, **row, **fields})
     return verdicts.corrected(pd.DataFrame(rows)).set_index("claim")["verdict"]
+
+
+def _by_size(row: pd.Series, claim: Claim) -> str:
+    """Return the verdict on an earlier effect whose sign stays open.
+
+    Of an order the earlier ledger has the weakest step alone, so what has to hold for all steps
+    is not known.
+    """
+    if claim["kind"] == "order":
+        return verdicts.UNDECIDED
+    is_sized = claim["kind"] in verdicts.SIZED
+    printed = claim.get("paper_effect", float("nan"))
+    step = verdicts.Step(
+        verdicts.Effect(row["effect"], row["standard_error"], row["dof"]),
+        printed=printed if is_sized else float("nan"),
+        margin=verdicts.margin_of(claim),
+    )
+    return verdicts.of_size([step])
 
 
 def changed(
@@ -93,17 +111,24 @@ def _reason(row: Any, earlier: pd.Series, by_rules: str) -> str:
     was_inside = row.low <= earlier["effect"] <= row.high
     if not (is_inside or was_inside):
         return BY_EFFECT
-    return BY_PRECISION.format(
+    precision = BY_PRECISION.format(
         now=(row.high - row.low) / 2, before=(earlier["high"] - earlier["low"]) / 2
     )
+    if row.effect * earlier["effect"] < 0:
+        return f"{BY_SIGN} ({precision})"
+    return precision
 
 
 def counts(ledger: pd.DataFrame, earlier: pd.DataFrame | None = None) -> pd.DataFrame:
-    """Return how many claims are in each group of verdicts: a row for earlier and one for now."""
+    """Return how many claims are in each group of verdicts.
+
+    A row for the earlier ledger, one for its numbers as today's rules judge them, and one for now.
+    """
     if earlier is None:
         earlier = read_earlier()
     rows = {
         "earlier": verdicts.counts_of(earlier["verdict"]),
+        REJUDGED: verdicts.counts_of(rejudged(earlier)),
         "now": verdicts.counts_of(ledger["verdict"]),
     }
     return pd.DataFrame(rows).T

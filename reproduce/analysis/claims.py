@@ -6,7 +6,7 @@
 
 import tomllib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,9 @@ from reproduce.analysis import crossed, peaks, verdicts
 from reproduce.analysis.arms import Claim, names_in
 from reproduce.analysis.arms import Ledger as Ledger
 from reproduce.analysis.crossed import Side, difference
+from reproduce.analysis.peaks import Peak
 from reproduce.analysis.stats import Effect, Estimate
+from reproduce.analysis.verdicts import Step
 
 CLAIMS_FILE = Path(__file__).parents[1] / "claims.toml"
 REGISTRY = tomllib.loads(CLAIMS_FILE.read_text(encoding="utf-8"))
@@ -42,6 +44,22 @@ NUMBERS = (  # columns that are nan where there is no test
     "p",
 )
 ONE_BACKBONE = "over seeds of one backbone; other backbones may differ more"
+PERCENT = 100.0  # the greatest share
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What the arms of a claim show.
+
+    printed: the paper's effect for what is measured. verdict: the one that holds unless p is
+    significant after the correction. note: which of several steps the effect is.
+    """
+
+    effect: Effect
+    printed: float
+    p: float
+    verdict: str
+    note: str
 
 
 def step_columns(claims: Mapping[str, Claim] = CLAIMS) -> list[str]:
@@ -89,8 +107,7 @@ def _row(ledger: Ledger, claim: Claim) -> Row:
     row["seeds"] = " / ".join(seeds)
     row["units"] = " / ".join(units)
     if any(_is_one_backbone(ledger, run) for run in arms):
-        notes = [row["why"], ONE_BACKBONE]
-        row["why"] = "; ".join(filter(None, notes))
+        row = _with_note(row, ONE_BACKBONE)
     if _is_peak(claim):
         return _peak_row(row, ledger, claim)
     sides = _sides(ledger, claim)
@@ -99,15 +116,61 @@ def _row(ledger: Ledger, claim: Claim) -> Row:
         return _without_test(row, verdicts.NOT_RUN, why)
     if claim["kind"] == "ratio":
         return _ratio_row(row, ledger, claim, _ratio(sides))
-    steps = _steps(sides)
-    effect = min(steps, key=lambda step: step.evidence)
-    is_flat = all(verdicts.is_within(step, row["margin"]) for step in steps)
-    if claim["kind"] == "order" and not is_flat:
-        row["margin"] = np.nan  # one flat step is not enough
-    if claim.get("direction") == "down":
-        effect = replace(effect, delta=-1 * effect.delta)
-    p = min(1.0, _steps_tried(claim, effect) * effect.p)
-    return _tested_row(row, ledger, claim, effect, p)
+    effects = _steps(claim, sides)
+    outcome = _outcome_of_steps(claim, effects)
+    return _tested_row(row, ledger, claim, outcome)
+
+
+def _with_note(row: Row, note: str) -> Row:
+    """Return a row with one more remark beside its verdict."""
+    notes = [row["why"], note]
+    row["why"] = "; ".join(filter(None, notes))
+    return row
+
+
+def _outcome_of_steps(claim: Claim, effects: Sequence[Effect]) -> Outcome:
+    """Return the outcome of a claim that is tested by its weakest step, of one or several."""
+    count = len(effects)
+    evidence = [effect.evidence for effect in effects]
+    weakest = evidence.index(min(evidence))
+    printed = printed_effects(claim, count)
+    note = ""
+    if count > 1:
+        better, worse = claim["arms"][weakest : weakest + 2]
+        note = f"the weakest step: {better} over {worse}"
+    effect = effects[weakest]
+    tests = _steps_tried(claim, effect)
+    return Outcome(
+        effect,
+        printed=printed[weakest],
+        p=min(1.0, tests * effect.p),
+        verdict=_by_size(claim, effects, printed),
+        note=note,
+    )
+
+
+def _by_size(claim: Claim, effects: Sequence[Effect], printed: Sequence[float]) -> str:
+    """Return the verdict on a claim none of whose steps is significant."""
+    margin = verdicts.margin_of(claim)
+    is_sized = claim["kind"] in verdicts.SIZED
+    steps = []
+    for effect, printed_of_step in zip(effects, printed, strict=True):
+        comparable = printed_of_step if is_sized else np.nan
+        step = Step(effect, comparable, margin)
+        steps.append(step)
+    return verdicts.of_size(steps)
+
+
+def printed_effects(claim: Claim, steps: int) -> list[float]:
+    """Return the paper's effect for each step, signed in the claimed direction; nan without one.
+
+    The steps of a peak are its rise and its fall.
+    """
+    printed = claim.get("paper_effect", np.nan)
+    of_steps = printed if isinstance(printed, list) else [printed] * steps
+    if claim["kind"] == "trend":
+        return [abs(effect) for effect in of_steps]
+    return of_steps
 
 
 def _units_in_words(ledger: Ledger, run: str) -> str:
@@ -140,27 +203,64 @@ def _peak_row(row: Row, ledger: Ledger, claim: Claim) -> Row:
         return _without_test(row, verdicts.CANNOT, why)
     if units < 2:
         return _without_test(row, verdicts.ONE_SEED)
-    effect = peaks.measure(curves).weaker
-    # A curve that only rises or only falls has no peak, which is no opposite of one.
-    p = effect.p if effect.delta > 0 else 1.0
-    return _tested_row(row, ledger, claim, effect, p)
+    peak = peaks.measure(curves)
+    outcome = _outcome_of_peak(claim, peak)
+    return _tested_row(row, ledger, claim, outcome)
 
 
-def _tested_row(
-    row: Row, ledger: Ledger, claim: Claim, effect: Effect, p: float
-) -> Row:
+def _outcome_of_peak(claim: Claim, peak: Peak) -> Outcome:
+    """Return the outcome of a peak, with what the paper prints for the weaker side."""
+    names = list(peak.sides)
+    printed = printed_effects(claim, steps=len(names))
+    place = names.index(peak.weaker_side)
+    effect = peak.weaker
+    return Outcome(
+        effect,
+        printed=printed[place],
+        # A curve that only rises or only falls has no peak, which is no opposite of one.
+        p=effect.p if effect.delta > 0 else 1.0,
+        verdict=verdicts.UNDECIDED,
+        note=f"the weaker side of the peak: its {peak.weaker_side}",
+    )
+
+
+def _tested_row(row: Row, ledger: Ledger, claim: Claim, outcome: Outcome) -> Row:
+    effect = outcome.effect
     estimate = Estimate(effect.delta, *effect.limits)
+    row["paper_effect"] = outcome.printed
+    row = _with_note(row, outcome.note)
     row = _row_of_estimate(row, ledger, claim, estimate)
     if row["verdict"]:
         return row
-    return row | {"standard_error": effect.standard_error, "dof": effect.dof, "p": p}
+    tested = {
+        "standard_error": effect.standard_error,
+        "dof": effect.dof,
+        "p": outcome.p,
+        "verdict": outcome.verdict,
+    }
+    return row | tested
 
 
 def _ratio_row(row: Row, ledger: Ledger, claim: Claim, ratio: Estimate) -> Row:
     row = _row_of_estimate(row, ledger, claim, ratio)
     if row["verdict"]:
         return row
-    return row | {"verdict": verdicts.of_ratio(ratio, claim["paper_effect"])}
+    if claim.get("over_all"):
+        note = _ratio_over_all(ledger, claim)
+        row = _with_note(row, note)
+    printed = claim["paper_effect"]
+    row["verdict"] = verdicts.of_ratio(ratio, printed)
+    return row
+
+
+def _ratio_over_all(ledger: Ledger, claim: Claim) -> str:
+    """Say what a ratio is over all stand-ins of the paper, with its interval."""
+    over_all = {**claim, "rows": "all"}
+    sides = _sides(ledger, over_all)
+    if sides is None:
+        return ""
+    value, low, high = _ratio(sides)
+    return f"over all benchmarks' stand-ins it is {value:.2f} [{low:.2f}, {high:.2f}]"
 
 
 def _row_of_estimate(row: Row, ledger: Ledger, claim: Claim, estimate: Estimate) -> Row:
@@ -178,15 +278,14 @@ def _row_of_estimate(row: Row, ledger: Ledger, claim: Claim, estimate: Estimate)
 
 
 def _empty_row(claim: Claim) -> Row:
-    printed = claim.get("paper_effect", np.nan)
-    if claim["kind"] == "trend":  # signed in the claimed direction
-        printed = abs(printed)
+    # Which of several steps is the weakest shows only when the claim is tested.
+    printed = printed_effects(claim, steps=1)
     return {
         "paper": claim["paper"],
         "where": claim.get("where", ""),
         "says": claim.get("says", ""),
         "kind": "peak" if _is_peak(claim) else claim["kind"],
-        "paper_effect": printed,
+        "paper_effect": printed[0] if len(printed) == 1 else np.nan,
         "margin": verdicts.margin_of(claim),
         "why": claim.get("note", ""),
         "seeds": "",
@@ -227,19 +326,31 @@ def _sides(ledger: Ledger, claim: Claim) -> list[Side] | None:
     return sides
 
 
-def _steps(sides: Sequence[Side]) -> list[Effect]:
-    """Return the differences of neighbouring sides, or a lone side."""
+def _steps(claim: Claim, sides: Sequence[Side]) -> list[Effect]:
+    """Return the differences of neighbouring sides, or a lone side; positive ones support it."""
     if len(sides) == 1:
-        return [difference(sides[0])]
-    pairs = pairwise(sides)
-    return [difference(side, following) for side, following in pairs]
+        effects = [difference(sides[0])]
+    else:
+        pairs = pairwise(sides)
+        effects = [difference(side, following) for side, following in pairs]
+    if claim.get("direction") != "down":
+        return effects
+    return [replace(effect, delta=-effect.delta) for effect in effects]
 
 
 def _ratio(sides: Sequence[Side]) -> Estimate:
-    """Return the ratio of two sides, or of their gains over a third, or a lone side as it is."""
+    """Return the ratio of two sides, or of their gains over a third, or a lone side as it is.
+
+    A lone side is a share in percent. Student's t is unbounded, so its limits are clipped.
+    """
     if len(sides) == 1:
         effect = difference(sides[0])
-        return Estimate(effect.delta, *effect.limits)
+        low, high = effect.limits
+        return Estimate(
+            effect.delta,
+            low=max(low, 0.0),
+            high=min(high, PERCENT),
+        )
     return crossed.ratio(*sides)
 
 

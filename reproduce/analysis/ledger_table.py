@@ -20,7 +20,8 @@ TITLE = "Verdict on each claim"
 NOTE = (
     "*here* is the effect of the reproduction with its 95 % interval, in points for shares of "
     "answers and otherwise in the metric's own unit. A positive effect supports the claim; "
-    "ratios and shares are shown as measured. *the paper's* is the effect that the paper prints."
+    "ratios and shares are shown as measured. *the paper's* is the effect that the paper prints, "
+    "for an order or a peak that of the step or side which is named."
 )
 MORE = (
     "[How verdicts are given](../../../docs/ledger.md) · [all columns](table.csv): seeds, units, "

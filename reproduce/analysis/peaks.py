@@ -26,9 +26,19 @@ class Peak:
     fall: Effect
 
     @property
+    def sides(self) -> dict[str, Effect]:
+        """The two effects by name."""
+        return {"rise": self.rise, "fall": self.fall}
+
+    @property
+    def weaker_side(self) -> str:
+        """The name of the side with the weaker evidence."""
+        return min(self.sides, key=lambda name: self.sides[name].evidence)
+
+    @property
     def weaker(self) -> Effect:
-        """The one with the weaker evidence: a peak needs both."""
-        return min(self.rise, self.fall, key=lambda effect: effect.evidence)
+        """The side with the weaker evidence: a peak needs both."""
+        return self.sides[self.weaker_side]
 
 
 def measure(curves_UL: ArrayLike) -> Peak:

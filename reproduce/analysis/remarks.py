@@ -5,12 +5,12 @@ The cards of the embedded backbones say what they can do before any training. Lo
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from reproduce.analysis import budgets, standins
+from reproduce.analysis import budgets
+from reproduce.analysis.evidence import Evidence
 from tinyworld import BACKBONES, gates
 from tinyworld.gates import FORMAT_GATE, GATES
 
@@ -23,20 +23,21 @@ SIZES = {"larger": 1, "smaller": -1}
 
 
 def table(
-    folder: Path, runs: standins.Runs, claims: Mapping[str, Claim]
+    evidence: Evidence, replies: Mapping[str, str], claims: Mapping[str, Claim]
 ) -> pd.DataFrame:
     """Return a row per claim whose arms were all run: claim, replies, backbone.
 
-    `replies` has the rewarded replies of each arm (see `budgets.of_claims`). `backbone` names the
-    gates that the claim rests on and that its backbones miss, and backbones of the wrong strength.
+    `replies` are the rewarded replies of each run, and in the table those of each arm (see
+    `budgets.by_run` and `budgets.of_claims`). `backbone` names the gates that the claim rests on
+    and that its backbones miss, and backbones of the wrong strength.
     """
-    replies_of = budgets.of_claims(folder, runs, claims)
+    replies_of = budgets.of_claims(replies, claims)
     rows = []
     for name, claim in claims.items():
         arms = claim.get("arms", ())
-        if not arms or not set(arms) <= set(runs):
+        if not arms or not set(arms) <= set(evidence.runs):
             continue
-        cards = {model: card(model) for model in _backbones(folder, runs, arms)}
+        cards = {model: card(model) for model in _backbones(evidence, arms)}
         lacks = [
             missed_gates(claim.get("gates", ()), cards.values()),
             wrong_strength(claim.get("size", ""), cards),
@@ -58,18 +59,12 @@ def card(model: str) -> Card:
     return json.loads(path.read_bytes())["figures"]
 
 
-def _backbones(
-    folder: Path, runs: standins.Runs, arms: Sequence[str]
-) -> dict[str, None]:
+def _backbones(evidence: Evidence, arms: Sequence[str]) -> dict[str, None]:
     """Return the models that the arms start from, in order."""
     names: dict[str, None] = {}
     for arm in arms:
-        for seed in runs[arm]:
-            path = folder / f"{arm}-s{seed}" / "config.json"
-            models = json.loads(path.read_bytes())["model"]
-            if isinstance(models, str):
-                models = [models]
-            names |= dict.fromkeys(models)
+        for summary in evidence.summaries(arm):
+            names |= dict.fromkeys(summary.model.split("+"))
     return names
 
 
@@ -104,8 +99,9 @@ def _figure(figures: Card, name: str) -> float:
 
 
 def _range(values: Sequence[float]) -> str:
-    lowest = f"{min(values):.2f}"
-    highest = f"{max(values):.2f}"
+    """Return the least and the greatest figure; two digits could round one up to its gate."""
+    lowest = f"{min(values):.3f}"
+    highest = f"{max(values):.3f}"
     return lowest if lowest == highest else f"{lowest} to {highest}"
 
 

@@ -4,7 +4,8 @@ docs/ledger.md explains the rules in plain English.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,8 @@ CORRECTIONS = {  # of the tests of a paper
     "headline": corrections.HOLM,
     "other": corrections.BENJAMINI_HOCHBERG,
 }
-SIZED = ("greater",)  # kinds of claims whose effect is measured as the printed one is
+# Kinds of claims whose effect is measured as the printed one is; an order's, step by step.
+SIZED = ("greater", "order")
 
 FOUND = "found"
 OPPOSITE = "opposite"
@@ -48,8 +50,8 @@ MEANINGS = {  # in the order of tables and pages
     NO_EFFECT: "the 90 % interval lies within 5 points of zero, and the 95 % one includes zero",
     SMALLER: "an effect as large as the printed one is excluded, and the sign stays open",
     OTHER_SIZE: "a ratio whose 95 % interval excludes the printed one",
-    AS_SMALL: "the 90 % interval lies within 5 points of zero, and the 95 % one includes the "
-    "printed effect, which is below 5 points as well: the two agree, and the sign stays open",
+    AS_SMALL: "the 90 % interval lies within 5 points of zero and includes the printed effect: "
+    "neither contradicts the other, and the sign stays open",
     UNDECIDED: "none of these; that does not refute the claim",
     IDLE: "the mechanism that the claim is about had almost no effect in these runs",
     ONE_SEED: "a single trained run, whose noise is unknown",
@@ -96,10 +98,11 @@ def counts(ledger: pd.DataFrame) -> pd.DataFrame:
 def margin_of(claim: Mapping[str, Any]) -> float:
     """Return how large an effect counts as none, in the claim's unit; nan without a margin.
 
-    A curve that only rises has no peak, however flat it is, so peaks have no margin. Where effects
-    are not measured as the printed one is, one of the printed size is not none.
+    Ratios are judged by their size. A curve that only rises has no peak, however flat it is, so
+    peaks have no margin either. A trend is not measured as the printed one is, and one of the
+    printed size is not none.
     """
-    if claim.get("direction") == "peak":
+    if claim.get("direction") == "peak" or claim.get("kind") == "ratio":
         return float("nan")
     metric = claim.get("metric")
     name = claim["column"] if metric == "column" else metric
@@ -119,22 +122,65 @@ def of_difference(
     effect counts as none, nan without one.
     """
     if p <= alpha:
-        return FOUND if effect.delta > 0 else OPPOSITE
-    low, high = effect.limits
-    if is_within(effect, margin):
-        if low <= printed <= high and abs(printed) < margin:
-            return AS_SMALL
-        if low <= 0 <= high:
-            return NO_EFFECT
-    if printed > 0 and high < printed:
-        return SMALLER
+        return of_sign(effect.delta)
+    return of_size([Step(effect, printed, margin)])
+
+
+def of_sign(delta: float) -> str:
+    """Judge an effect that is significant."""
+    return FOUND if delta > 0 else OPPOSITE
+
+
+@dataclass(frozen=True)
+class Step:
+    """A difference beside the printed one; an order of several arms has several steps.
+
+    printed: nan if it does not compare. margin: how large an effect counts as none, nan without
+    one.
+    """
+
+    effect: Effect
+    printed: float
+    margin: float
+
+    @property
+    def is_within(self) -> bool:
+        """Whether the effect is known to be below the margin: two one-sided tests at 5 %."""
+        low, high = self.effect.interval(EQUIVALENCE_LEVEL)
+        return -self.margin < low and high < self.margin
+
+    @property
+    def is_as_small(self) -> bool:
+        """Whether that holds, and the interval of these tests includes the printed effect."""
+        low, high = self.effect.interval(EQUIVALENCE_LEVEL)
+        return self.is_within and low <= self.printed <= high
+
+    @property
+    def is_none(self) -> bool:
+        """Whether the effect is below the margin and may be zero."""
+        low, high = self.effect.limits
+        return self.is_within and low <= 0 <= high
+
+    @property
+    def is_smaller(self) -> bool:
+        """Whether an effect as large as the printed one, which is positive, is excluded."""
+        _, high = self.effect.limits
+        return self.printed > 0 and high < self.printed
+
+
+SIZES: Mapping[str, Callable[[Step], bool]] = {  # the first one that holds is given
+    AS_SMALL: lambda step: step.is_as_small,
+    NO_EFFECT: lambda step: step.is_none,
+    SMALLER: lambda step: step.is_smaller,
+}
+
+
+def of_size(steps: Sequence[Step]) -> str:
+    """Judge a claim whose sign stays open; what is said of an order holds for all its steps."""
+    for verdict, holds in SIZES.items():
+        if all(map(holds, steps)):
+            return verdict
     return UNDECIDED
-
-
-def is_within(effect: Effect, margin: float) -> bool:
-    """Whether an effect is known to be smaller than a margin: two one-sided tests at 5 %."""
-    low, high = effect.interval(EQUIVALENCE_LEVEL)
-    return -margin < low and high < margin
 
 
 def of_ratio(ratio: Estimate, printed: float) -> str:
@@ -152,7 +198,8 @@ def corrected(ledger: pd.DataFrame) -> pd.DataFrame:
 
     alpha: the level that p has to reach, the p-values of the other tests being what they are.
     p_corrected: the adjusted p-value, to compare with 5 %. smallest: the effect that would reach
-    alpha four times out of five. The verdicts follow from these.
+    alpha four times out of five. The verdict of a row with p <= alpha becomes found or opposite;
+    any other row keeps the one that it has.
     """
     parts = []
     for (_, tests), part in ledger.groupby(["paper", "tests"]):
@@ -174,16 +221,8 @@ def _smallest(row: Any) -> float:
 
 
 def _verdict(row: Any) -> str:
-    """Return the verdict of a claim that is tested; any other one keeps its own."""
-    if pd.isna(row.p):
-        return row.verdict
-    return of_difference(
-        _effect_in(row),
-        p=row.p,
-        alpha=row.alpha,
-        printed=row.paper_effect if row.kind in SIZED else np.nan,
-        margin=row.margin,
-    )
+    # A row without a test has no p-value, and nan reaches no level.
+    return of_sign(row.effect) if row.p <= row.alpha else row.verdict
 
 
 def _effect_in(row: Any) -> Effect:

@@ -127,12 +127,20 @@ def test_warnings_name_idle_mechanisms_and_a_reward_that_misleads_the_solver() -
     shares = {"reward of judge": 0.0, "quality filter": 0.19, "format": 0.2}
     assert diagnostics.warnings(shares, ROWS, "solver") == [
         "warning: reward of judge gave an advantage to 0% of its samples, "
-        "so almost nothing was learnt from it",
+        "so almost nothing was learnt from it; this is no error, see docs/metrics.md#idle",
         "warning: quality filter passed some candidates and rejected others in 19% of the steps, "
-        "so it had almost no effect",
+        "so it had almost no effect; this is no error, see docs/metrics.md#idle",
         "solver is rewarded more in the second half (0.200, 0.650) "
         "and correct less often (0.500, 0.250 of validation)",
     ]
+
+
+@pytest.mark.parametrize(
+    ("share", "shown"), [(0.0, "0%"), (0.004, "0.4%"), (0.0096, "1.0%"), (0.05, "5%")]
+)
+def test_a_small_share_is_not_rounded_to_nothing(share: float, shown: str) -> None:
+    text = diagnostics.described("reward of critic", share)
+    assert text == f"reward of critic acted in {shown} of the samples"
 
 
 def test_there_is_no_warning_without_two_halves_to_compare() -> None:

@@ -10,6 +10,12 @@ from reproduce.analysis import budgets
 
 RUNS = {"base": [0], "team": [0, 1], "judge": [0], "dpo": [0]}
 LABELS = {"base": "Untrained", "team": "Team", "judge": "Judged", "dpo": "DPO"}
+COUNTED = {  # rewarded replies of each run
+    "base": "0",
+    "team": "250",
+    "judge": "1,000",
+    "dpo": "?",
+}
 SAMPLES = {  # by run and seed: rewarded completions of a step
     ("team", 0): {"solution": 100, "scoring": 50},
     ("team", 1): {"solution": 300, "scoring": 50},
@@ -60,7 +66,24 @@ def test_untrained_rows_need_no_note(folder: Path) -> None:
     assert budgets.note(folder, RUNS, {"base": "Untrained"}) == ""
 
 
-def test_a_claim_about_accuracy_has_the_replies_of_its_arms(folder: Path) -> None:
+def test_replies_are_counted_where_the_runs_are_and_otherwise_kept(
+    folder: Path, tmp_path: Path
+) -> None:
+    counted = budgets.by_run(folder, RUNS, tmp_path / "nothing.csv")
+    assert counted == COUNTED
+    earlier = tmp_path / "replies.csv"
+    budgets.write_by_run({"gone": "5,760", "judge": "7"}, earlier)
+    runs = {
+        "judge": [0],
+        "gone": [0, 1],
+        "never": [0],
+        "team": [0, 1, 2],  # its third seed is not here
+    }
+    known = budgets.by_run(folder, runs, earlier)
+    assert known == {"judge": "1,000", "gone": "5,760"}
+
+
+def test_a_claim_about_accuracy_has_the_replies_of_its_arms() -> None:
     claims = {
         "a": {"metric": "accuracy", "arms": ["team", "judge", "base"]},
         "b": {"metric": "accuracy", "arms": ["dpo", "base"]},
@@ -69,4 +92,4 @@ def test_a_claim_about_accuracy_has_the_replies_of_its_arms(folder: Path) -> Non
         "e": {"cannot": "no sound"},
     }
     expected = {"a": "250 / 1,000 / 0", "b": "? / 0"}
-    assert budgets.of_claims(folder, RUNS, claims) == expected
+    assert budgets.of_claims(COUNTED, claims) == expected

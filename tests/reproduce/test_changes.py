@@ -63,6 +63,12 @@ def test_an_effect_inside_the_other_interval_is_no_other_effect(effect):
     assert text == "the interval is ±1, it was ±4"
 
 
+def test_another_sign_is_said_before_the_width_of_the_interval():
+    row = now(effect=-0.5, low=-2.5, high=1.5, verdict=verdicts.NO_EFFECT)
+    text = reason(earlier(), row)
+    assert text == f"{changes.BY_SIGN} (the interval is ±2, it was ±4)"
+
+
 def test_the_rules_are_the_reason_where_they_judge_the_earlier_numbers_alike():
     alike = now(effect=1.0, low=-1.0, high=3.0, verdict=verdicts.NO_EFFECT)
     before = earlier(effect=0.5, low=-1.5, high=2.5, standard_error=1.0, p=0.62)
@@ -98,7 +104,22 @@ def test_claims_are_counted_before_and_now():
     table = changes.counts(now(), earlier())
     assert table.loc["earlier", "undecided"] == 1
     assert table.loc["now", "found"] == 1
-    assert table.to_numpy().sum() == 2
+    assert table.to_numpy().sum() == 3
+
+
+def test_the_earlier_numbers_are_counted_under_todays_rules_too():
+    small = earlier(effect=0.5, low=-1.5, high=2.5, standard_error=1.0, p=0.62)
+    table = changes.counts(now(), small)
+    assert table.loc["earlier", "undecided"] == 1
+    assert table.loc[changes.REJUDGED, "no effect, or another size"] == 1
+
+
+def test_an_earlier_order_has_no_word_that_needs_all_of_its_steps():
+    small = earlier(effect=0.5, low=-1.5, high=2.5, standard_error=1.0, p=0.62)
+    order = small.set_axis(["mae_reference_order"])
+    assert claims.CLAIMS["mae_reference_order"]["kind"] == "order"
+    (verdict,) = changes.rejudged(order)
+    assert verdict == verdicts.UNDECIDED
 
 
 def test_every_earlier_claim_is_still_in_the_ledger():

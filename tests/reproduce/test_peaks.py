@@ -45,6 +45,7 @@ def test_a_unit_is_measured_where_the_others_have_their_peak() -> None:
 def test_a_plain_rise_ends_above_every_peak() -> None:
     peak = peaks.measure(units_like(LOOKS, noise=0.1))
     assert peak.weaker is peak.fall
+    assert peak.weaker_side == "fall"
     assert peak.weaker.delta < 0
 
 

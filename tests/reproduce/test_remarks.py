@@ -6,6 +6,7 @@ import pytest
 
 from coevolve.runs.record import Recorder, write_json
 from reproduce.analysis import claims, remarks
+from reproduce.analysis.evidence import RunFolders
 from tinyworld.gates import GATES
 
 FIGURES = {
@@ -27,9 +28,15 @@ def test_gates_that_are_missed_are_named_with_figures_and_what_was_wanted() -> N
     text = remarks.missed_gates(names, [CARDS["tiny"], CARDS["tiny-1"]])
     gate = GATES["ranking"]
     assert text == (
-        f"misses ranking 0.56 to 0.60, wanted {gate.low:g} to {gate.high:g}; "
-        "format of conl/verdict 0.80, wanted 0.88 to 0.95"
+        f"misses ranking 0.560 to 0.600, wanted {gate.low:g} to {gate.high:g}; "
+        "format of conl/verdict 0.800, wanted 0.88 to 0.95"
     )
+
+
+def test_a_figure_just_below_its_gate_is_not_rounded_up_to_it() -> None:
+    low = GATES["ranking"].low
+    text = remarks.missed_gates(["ranking"], [{"ranking": low - 0.003}])
+    assert f"ranking {low - 0.003:.3f}, wanted {low:g} to" in text
 
 
 def test_gates_that_are_passed_and_models_without_a_card_need_no_remark() -> None:
@@ -59,14 +66,15 @@ def test_remarks_are_those_of_the_arms_backbones(tmp_path: Path) -> None:
     runs = {"first": [0], "base": [0]}
     for run, models in {"first": ["tiny", "tiny-small"], "base": "tiny"}.items():
         recorder = Recorder(tmp_path / f"{run}-s0")
-        write_json(recorder.out / "config.json", {"model": models})
-        summary = {"steps": 0, "scored": ["shared"]}
-        write_json(recorder.out / "summary.json", summary)
+        config = {"method": "base", "model": models}
+        write_json(recorder.out / "config.json", config)
+        write_json(recorder.out / "summary.json", {"steps": 0, "acted": {}})
     claim = {"arms": ["first", "base"], "metric": "accuracy", "gates": ["ranking"]}
     of_claims = {"a": claim, "b": claim | {"arms": ["never"]}, "c": {"cannot": "no"}}
-    table = remarks.table(tmp_path, runs, of_claims)
+    replies = {"first": "5", "base": "0"}
+    table = remarks.table(RunFolders(tmp_path, runs), replies, of_claims)
     (row,) = table.to_dict("records")
-    assert row["replies"] == "0 / 0"
+    assert row["replies"] == "5 / 0"
     cards = [remarks.card("tiny"), remarks.card("tiny-small")]
     assert row["backbone"] == remarks.missed_gates(["ranking"], cards)
 

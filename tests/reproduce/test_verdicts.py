@@ -42,14 +42,18 @@ CASES = [
     Case(verdicts.UNDECIDED, delta=1.0, standard_error=4.0, printed=8.8),
     Case(verdicts.UNDECIDED, delta=-1.0, standard_error=4.0, printed=-9.0),
     Case(verdicts.NO_EFFECT, delta=0.0, printed=9.0),
-    # A printed effect below the margin lies in the interval, or does not.
-    Case(verdicts.AS_SMALL, delta=1.0, printed=2.9),
+    # A printed effect lies 1.64 standard errors from the effect at most, or does not.
+    Case(verdicts.AS_SMALL, delta=1.0, printed=2.6),
+    Case(verdicts.NO_EFFECT, delta=1.0, printed=2.7),
+    Case(verdicts.UNDECIDED, delta=2.0, alpha=0.01, printed=3.7),
     Case(verdicts.AS_SMALL, delta=2.0, alpha=0.01, printed=3.0),
     Case(verdicts.AS_SMALL, delta=-1.0, printed=-2.0),
-    Case(verdicts.NO_EFFECT, delta=1.0, printed=3.0),
     Case(verdicts.SMALLER, delta=2.0, alpha=0.01, printed=4.0),
     Case(verdicts.UNDECIDED, delta=1.0, standard_error=3.0, printed=2.9),
 ]
+ONE_POINT = Effect(
+    1.0, 1.0, dof=1e6
+)  # is at most 2.6 by two tests, and 2.96 by its limits
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -82,6 +86,43 @@ def test_a_ratio_is_judged_by_its_size(low: float, high: float, verdict: str) ->
     assert verdicts.of_ratio(ratio, printed=1.0) == verdict
 
 
+@pytest.mark.parametrize(
+    ("printed", "verdict"),
+    [
+        ([1.0, 2.0], verdicts.AS_SMALL),
+        ([1.0, 2.8], verdicts.NO_EFFECT),
+        ([9.0, 9.0], verdicts.NO_EFFECT),
+        ([1.0, NAN], verdicts.NO_EFFECT),
+    ],
+)
+def test_each_step_of_an_order_is_judged_by_its_own_printed_effect(
+    printed: list[float], verdict: str
+) -> None:
+    steps = [verdicts.Step(ONE_POINT, number, margin=5.0) for number in printed]
+    assert verdicts.of_size(steps) == verdict
+
+
+@pytest.mark.parametrize(
+    ("printed", "verdict"),
+    [
+        ([9.0, 9.0], verdicts.SMALLER),
+        ([9.0, 2.0], verdicts.UNDECIDED),
+    ],
+)
+def test_an_order_is_smaller_than_printed_only_if_all_of_its_steps_are(
+    printed: list[float], verdict: str
+) -> None:
+    steps = [verdicts.Step(ONE_POINT, number, margin=NAN) for number in printed]
+    assert verdicts.of_size(steps) == verdict
+
+
+def test_an_order_has_no_effect_only_if_none_of_its_steps_has() -> None:
+    sure = Effect(3.0, 1.0, dof=1e6)
+    steps = [verdicts.Step(effect, NAN, margin=5.0) for effect in (ONE_POINT, sure)]
+    assert verdicts.of_size(steps[:1]) == verdicts.NO_EFFECT
+    assert verdicts.of_size(steps) == verdicts.UNDECIDED
+
+
 def test_margins_are_for_points_of_answers_alone() -> None:
     assert verdicts.margin_of({"metric": "accuracy"}) == 5
     assert verdicts.margin_of({"metric": "column", "column": "validation"}) == 5
@@ -89,16 +130,22 @@ def test_margins_are_for_points_of_answers_alone() -> None:
     assert difficulty != difficulty, "nan"
 
 
-def test_an_effect_of_the_printed_size_is_not_none() -> None:
-    order = {"metric": "accuracy", "kind": "order"}
-    assert verdicts.margin_of({**order, "paper_effect": 1.5}) == 1.5
-    assert verdicts.margin_of({**order, "paper_effect": -1.5}) == 1.5
-    assert verdicts.margin_of({**order, "paper_effect": 20.0}) == 5
-    assert verdicts.margin_of({**order, "kind": "greater", "paper_effect": 1.5}) == 5
+def test_a_trend_of_the_printed_size_is_not_none() -> None:
+    trend = {"metric": "accuracy", "kind": "trend"}
+    assert verdicts.margin_of({**trend, "paper_effect": 1.5}) == 1.5
+    assert verdicts.margin_of({**trend, "paper_effect": -1.5}) == 1.5
+    assert verdicts.margin_of({**trend, "paper_effect": 20.0}) == 5
+    assert verdicts.margin_of({**trend, "kind": "greater", "paper_effect": 1.5}) == 5
+    assert verdicts.margin_of({**trend, "kind": "order", "paper_effect": [1.5]}) == 5
 
 
 def test_a_flat_curve_does_not_refute_a_peak() -> None:
     margin = verdicts.margin_of({"metric": "accuracy", "direction": "peak"})
+    assert margin != margin, "nan"
+
+
+def test_a_ratio_is_not_judged_by_a_margin() -> None:
+    margin = verdicts.margin_of({"metric": "accuracy", "kind": "ratio"})
     assert margin != margin, "nan"
 
 

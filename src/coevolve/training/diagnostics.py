@@ -22,6 +22,8 @@ MIN_CORRECT = 10
 # Prefix of a metric: the standard deviation of a role's rewards within a step.
 SPREAD = "spread/"
 REWARD_OF = "reward of "  # begins the readable name of a reward
+# Ends the line about an idle mechanism, which otherwise reads like a run that failed.
+NO_ERROR = "this is no error, see docs/metrics.md#idle"
 EPSILON = 1e-9
 
 Metrics = Mapping[str, Any]  # of one step
@@ -140,7 +142,12 @@ def unit_of(mechanism: str) -> str:
 def described(mechanism: str, share: float) -> str:
     """Say how much a mechanism of `activity` acted."""
     unit = unit_of(mechanism)
-    return f"{mechanism} acted in {share:.0%} of the {unit}"
+    return f"{mechanism} acted in {_percent(share)} of the {unit}"
+
+
+def _percent(share: float) -> str:
+    """Return a share in percent, with one more digit where none would be left."""
+    return f"{share:.1%}" if 0 < share < 0.01 else f"{share:.0%}"
 
 
 def idle(mechanism: str, share: float) -> str:
@@ -148,12 +155,12 @@ def idle(mechanism: str, share: float) -> str:
     unit = unit_of(mechanism)
     if unit == "steps":
         return (
-            f"{mechanism} passed some candidates and rejected others in {share:.0%} of the steps, "
-            "so it had almost no effect"
+            f"{mechanism} passed some candidates and rejected others in {_percent(share)} of the "
+            f"steps, so it had almost no effect; {NO_ERROR}"
         )
     return (
-        f"{mechanism} gave an advantage to {share:.0%} of its samples, "
-        "so almost nothing was learnt from it"
+        f"{mechanism} gave an advantage to {_percent(share)} of its samples, "
+        f"so almost nothing was learnt from it; {NO_ERROR}"
     )
 
 
