@@ -23,7 +23,7 @@ from test_shape import CODE, imported, packages
 import coevolve
 from reproduce.analysis.verdicts import GROUPS, MEANINGS
 from reproduce.modules import import_statements
-from tools import hero, installed, readme_numbers, reliability
+from tools import hero, installed, judge_numbers, readme_numbers, reliability
 from tools.make_environment import pins, render
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -274,20 +274,25 @@ class TestPages:
         assert unknown == f"{literal}; in the same conversation not run"
 
     def test_the_judges_quality_is_read_from_its_artefact(self, tmp_path: Path) -> None:
-        assert "not made yet" in readme_numbers.judge(tmp_path)
+        assert "not made yet" in judge_numbers.judge(tmp_path)
         folder = tmp_path / "results" / "standard" / "judge_quality"
         folder.mkdir(parents=True)
         crossing = [
             "method,errors,accuracy,low,high",
             "MAE,random,0.612,at once,0.700",
-            "MAE,question,never,never,never",
         ]
         (folder / "crossing.csv").write_text("\n".join(crossing))
-        curve = "method,errors,measured,over control\nMAE,its own judge,0.7,3.25\n"
-        (folder / "curve.csv").write_text(curve)
-        *_, row = readme_numbers.judge(tmp_path).splitlines()
-        cells = "MAE | 0.612 [at once, 0.700] | never [never, never] | 0.700 | +3.2"
-        assert row == f"| {cells} |"
+        curve = [
+            'method,errors,asked,measured,over control,"over control, low","over control, high"',
+            "MAE,its own judge,,0.7,3.25,1,5.5",
+        ]
+        for asked in judge_numbers.SHOWN_OF_DIAL:
+            curve.append(f"MAE,random,{asked},{asked},{10 * asked},2,4")
+        (folder / "curve.csv").write_text("\n".join(curve))
+        *_, dialled, _, _, _, own = judge_numbers.judge(tmp_path).splitlines()
+        gains = "+5.0 [+2.0, +4.0] | +6.0 [+2.0, +4.0] | +8.0 [+2.0, +4.0] | +10.0 [+2.0, +4.0]"
+        assert dialled == f"| MAE | random | 0.612 [at once, 0.700] | {gains} |"
+        assert own == "| MAE | 0.700 | +3.2 [+1.0, +5.5] |"
 
     @pytest.fixture
     def readme(self) -> str:
@@ -296,6 +301,13 @@ class TestPages:
     def test_the_readme_stays_short(self, readme: str) -> None:
         prose = [line for line in readme.splitlines() if not line.startswith("|")]
         assert len(" ".join(prose).split()) <= 600
+
+    def test_the_example_of_a_claim_is_that_of_the_snapshot(self, readme: str) -> None:
+        example = r"prints (\S+) points; here it is (\S+),\s.* from (\S+) to (\S+), so.*\*(.+)\*"
+        printed, effect, low, high, verdict = re.findall(example, readme)[0]
+        said = f"{effect} [{low}, {high}], printed {printed}: {verdict}"
+        snapshot = pd.read_csv(ROOT / readme_numbers.SNAPSHOT, index_col="paper")
+        assert snapshot.loc["MAE", "over the untrained model"] == said
 
     def test_no_line_of_code_is_cut_off_on_a_page(self, readme: str) -> None:
         blocks = re.findall(r"```.*?```", readme, flags=re.DOTALL)

@@ -25,7 +25,7 @@ from pathlib import Path
 from typing import Any
 
 from coevolve.validation import check_choice, user_path
-from tools.readme_numbers import markdown
+from tools.markdown_tables import markdown
 
 ROOT = Path(__file__).resolve().parents[1]
 BENCHMARKS = ROOT / "benchmarks"

@@ -9,7 +9,7 @@ import json
 import random
 import subprocess
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -20,7 +20,8 @@ import pandas as pd
 from coevolve.training.machine import faults as machine_faults
 from reproduce.analysis.verdicts import MEANINGS, counts_of
 from tinyworld import tasks
-from tools import gpu_machine, reliability
+from tools import gpu_machine, judge_numbers, reliability
+from tools.markdown_tables import line, markdown, points
 
 ROOT = Path(__file__).resolve().parent.parent
 SNAPSHOT = Path("results") / "readme.csv"
@@ -58,17 +59,6 @@ PAPERS = (
 )
 
 
-def markdown(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
-    """Return a table."""
-    rule = "|---" * len(head) + "|"
-    return "\n".join([line(head), rule, *map(line, rows)])
-
-
-def line(cells: Iterable[object]) -> str:
-    """Return a line of a table."""
-    return f"| {' | '.join(map(str, cells))} |"
-
-
 def result_of(name: str, root: Path) -> Any:
     """Return what a benchmark wrote to its JSON file."""
     path = root / "benchmarks" / f"{name}.json"
@@ -97,15 +87,6 @@ def over_control(row: pd.Series) -> str:
     """Return a claim's gain over its control arm, with its interval."""
     names = ("over_control", "over_control_low", "over_control_high")
     return points(*(row[name] for name in names))
-
-
-def points(value: float, low: float, high: float) -> str:
-    """Return a difference in points with its limits, if it has any; "not run" for nan."""
-    if pd.isna(value):
-        return "not run"
-    if pd.isna(low):
-        return f"{value:+.1f}"
-    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
 
 
 def take(root: Path = ROOT) -> pd.DataFrame:
@@ -292,47 +273,6 @@ def verdicts(root: Path = ROOT) -> str:
     return table(result_of("verdicts", root))
 
 
-def judge(root: Path = ROOT) -> str:
-    """Return how good a judge must be by the committed runs, and where two other judges stand."""
-    from reproduce.analysis import judge_figure, judge_quality
-
-    sentences = []
-    for mark in (judge_figure.smollm2_judge(), judge_figure.comas_judge()):
-        numbers = {f"{100 * mark.low:.1f}", f"{100 * mark.high:.1f}"}
-        sentences.append(f"{mark.label}: right in {' to '.join(sorted(numbers))} %.")
-    folder = root / "results" / "standard" / "judge_quality"
-    crossing = folder / "crossing.csv"
-    if not crossing.is_file():
-        sentences.append("*The runs of the dial are not made yet.*")
-        return "\n".join(sentences)
-    starts: dict[str, dict[str, str]] = {}  # method: errors: where its gain begins
-    for row in pd.read_csv(crossing, dtype=str, keep_default_na=False).to_dict(
-        "records"
-    ):
-        start = f"{row['accuracy']} [{row['low']}, {row['high']}]"
-        starts.setdefault(row["method"], {})[row["errors"]] = start
-    effects = pd.read_csv(folder / "curve.csv")
-    own = effects[effects["errors"] == judge_quality.OWN].set_index("method")
-    rows = []
-    for method, by_errors in starts.items():
-        cells = [
-            method,
-            by_errors.get("random", "not run"),
-            by_errors.get("question", "not run"),
-            f"{own.loc[method, 'measured']:.3f}",
-            f"{own.loc[method, 'over control']:+.1f}",
-        ]
-        rows.append(cells)
-    head = (
-        "method",
-        "helps from, random",
-        "question",
-        "own judge's accuracy",
-        "gain, points",
-    )
-    return "\n".join([*sentences, "", markdown(head, rows)])
-
-
 def coverage(root: Path = ROOT) -> str:
     """Return how often simulated intervals cover the truth, and how often tests err."""
     from benchmarks.coverage import table
@@ -460,7 +400,7 @@ BLOCKS: dict[str, tuple[str, Callable[[], str]]] = {
     "memory": ("docs/gpu.md", memory),
     "differences": ("docs/authors-code.md", differences),
     "verdicts": ("docs/reliability.md", verdicts),
-    "judge": ("docs/judge-quality.md", judge),
+    "judge": ("docs/judge-quality.md", partial(judge_numbers.judge, ROOT)),
     "coverage": ("docs/ledger.md", coverage),
     "changes": ("docs/ledger.md", changes),
     "reliability": ("docs/reliability.md", partial(reliability.table, ROOT)),

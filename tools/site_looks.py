@@ -15,7 +15,7 @@ from pathlib import Path
 
 from coevolve.validation import user_path
 from tools.lab import CHROMIUM, HEIGHT, ROOT, Page, start_chromium, wait
-from tools.readme_numbers import markdown
+from tools.markdown_tables import markdown
 
 WIDTHS = (400, 1400)
 THEMES = ("light", "dark")
