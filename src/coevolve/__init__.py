@@ -14,6 +14,7 @@ warnings.filterwarnings("ignore", "IProgress not found")
 _HOMES = {
     "Method": "methods.base",
     "Outcome": "types",
+    "Parts": "types",
     "Policy": "models.policy",
     "Reply": "types",
     "Role": "types",

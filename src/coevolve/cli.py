@@ -229,12 +229,16 @@ def last_lines(out: Path) -> list[str]:
     accuracy = []
     for stage, counts in summary["held_out"].items():
         accuracy.append(f"test questions {stage}: {format_accuracy(counts)}")
-    steps = f"{summary['resumed_at']} to {_steps_taken(summary)}"
+    first = summary["resumed_at"] + 1
+    last = _steps_taken(summary)
+    steps = "no more steps"
+    if first <= last:
+        steps = f"steps {first} to {last}"
     return [
         *summary["warnings"],
         *accuracy,
         f"gain: {points:+.1f} points{interval}",
-        f"steps {steps} in {summary['seconds'] / 60:.1f} minutes",
+        f"{steps} in {summary['seconds'] / 60:.1f} minutes",
         f"Results are in {out}. For a report, run: {COMMAND} report {quote(str(out))}",
     ]
 

@@ -6,7 +6,8 @@ Knows nothing about models, parsing or the meaning of rewards; imports the stand
 import re
 from collections.abc import Generator, Hashable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar
+from numbers import Real
+from typing import Any, Self, TypeVar
 
 Reward = float | Mapping[str, float | None]
 Spans = Mapping[str, tuple[tuple[int, int], ...]]
@@ -39,6 +40,43 @@ class Turn:
         return temperature, max_tokens
 
 
+class RewardError(ValueError):
+    """A reward is neither a number nor a mapping; `role` is the name of the role that earned it."""
+
+    def __init__(self, message: str, role: str):
+        super().__init__(message)
+        self.role = role
+
+
+class Parts(float):
+    """A reward that is the weighted sum of named parts, and remembers them.
+
+    It is a number, so that a reward hook may return it. A part of None is left out, and one without
+    a weight counts once. The result of arithmetic with it is a plain number without parts.
+    """
+
+    values: dict[str, float]
+
+    def __new__(
+        cls,
+        parts: Mapping[str, float | None],
+        weights: Mapping[str, float] | None = None,
+    ) -> Self:
+        """Add up the parts. Raises ValueError for the weight of a part that does not exist."""
+        weights = weights or {}
+        unknown = sorted(weights.keys() - parts.keys())
+        if unknown:
+            raise ValueError(
+                f"weights must name parts of the reward, which are {', '.join(parts)}; "
+                f"got {', '.join(unknown)}"
+            )
+        values = {name: value for name, value in parts.items() if value is not None}
+        reward = sum(weights.get(name, 1.0) * value for name, value in values.items())
+        number = super().__new__(cls, reward)
+        number.values = values
+        return number
+
+
 @dataclass(frozen=True)
 class Reply:
     """A completion: `text` for the method, token ids and log-probabilities for the learner."""
@@ -66,8 +104,18 @@ class Reply:
 
         Samples with the same `group_id` share a baseline: None is the whole role, `reply.group_id`
         the episode. `spans` locates the segments of a reward by tag: {tag: ((start, end), ...)},
-        character ranges in `text`.
+        character ranges in `text`. The sample keeps the parts of a reward that is `Parts`. Raises
+        RewardError for a reward of another type.
         """
+        if isinstance(reward, Parts):
+            return Sample(self, float(reward), group_id, spans or {}, reward.values)
+        if not isinstance(reward, (Real, Mapping)):
+            role = self.turn.role
+            raise RewardError(
+                "the advantage takes one finite number per reply, "
+                f"{role!r} earned {reward!r}",
+                role,
+            )
         return Sample(self, reward, group_id, spans or {})
 
     def earns_parts(
@@ -78,20 +126,10 @@ class Reply:
     ) -> "Sample":
         """Make this reply training data with a reward that is the weighted sum of named parts.
 
-        A part of None is left out, and one without a weight counts once. Metrics hold the mean of
-        each part, part/ROLE/NAME, and transcripts show them. Raises ValueError for the weight of a
-        part that does not exist.
+        Metrics hold the mean of each part, part/ROLE/NAME, and transcripts show them. Short for
+        `earns(Parts(parts, weights), group_id)`, see `Parts`.
         """
-        weights = weights or {}
-        unknown = sorted(weights.keys() - parts.keys())
-        if unknown:
-            raise ValueError(
-                f"weights must name parts of the reward, which are {', '.join(parts)}; "
-                f"got {', '.join(unknown)}"
-            )
-        values = {name: value for name, value in parts.items() if value is not None}
-        reward = sum(weights.get(name, 1.0) * value for name, value in values.items())
-        return Sample(self, float(reward), group_id, parts=values)
+        return self.earns(Parts(parts, weights), group_id)
 
 
 @dataclass(frozen=True)

@@ -4,6 +4,7 @@ Holds the base class of everything that a user configures.
 """
 
 import difflib
+import inspect
 import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -62,6 +63,8 @@ def user_path(path: str | Path) -> Path:
 
 # A list of more choices follows the suggestion in an error.
 MANY_CHOICES = 20
+# Types of defaults whose name is a good annotation.
+PLAIN_TYPES = (bool, int, float, str)
 Share = Annotated[float, Field(ge=0, le=1)]
 # The type of a field with a path, or with a name that may be one.
 PathText = Annotated[str, AfterValidator(expand_home)]
@@ -120,6 +123,24 @@ def choice_error(name: str, value: object, choices: Iterable[Any]) -> ValueError
     return ValueError(f"{name} must be one of {', '.join(labels)}, got {value!r}{hint}")
 
 
+def field_error(name: str, model: type[BaseModel], fields: Iterable[str]) -> ValueError:
+    """Return the error for a name that is none of the fields of a model or its run.
+
+    The name may be a class attribute that its author forgot to annotate.
+    """
+    default = inspect.getattr_static(model, name, None)
+    owners = [cls for cls in model.__mro__ if name in vars(cls)]
+    overrides = len(owners) > 1
+    is_constant = name in model.__class_vars__
+    if overrides or is_constant or not isinstance(default, PLAIN_TYPES):
+        return choice_error("field", name, sorted(fields))
+    annotation = type(default).__name__
+    return ValueError(
+        f"{name} is not a field of {model.__name__}: annotate it to make it one, "
+        f"`{name}: {annotation} = {default!r}`"
+    )
+
+
 def suggestion(value: str, labels: Iterable[str]) -> str:
     """Return "; did you mean ...?" with the label that a value is most like, "" if it is like none.
 
@@ -145,7 +166,7 @@ def one_line_error(
         return cause or ValueError(fault["msg"])
     name = str(fault["loc"][0])
     if fault["type"] == "extra_forbidden":
-        return choice_error("field", name, sorted(model.model_fields))
+        return field_error(name, model, model.model_fields)
     if name not in values and fault["type"] == "missing":
         return ValueError(f"{name} must be given")
     field = model.model_fields[name]

@@ -167,12 +167,12 @@ def test_groups_are_normalised_apart():
 
 
 BY_SEGMENT = {"segment_centred", "gae", "rae"}  # these take rewards by segment
-NO_NUMBERS = [math.nan, math.inf, -math.inf, None, "1", [1.0], 1j]
+NOT_FINITE = [math.nan, math.inf, -math.inf]
 
 
 @pytest.mark.parametrize("name", sorted(ESTIMATORS))
-@pytest.mark.parametrize("reward", NO_NUMBERS, ids=repr)
-def test_a_reward_that_is_no_number_is_named(name, reward):
+@pytest.mark.parametrize("reward", NOT_FINITE, ids=repr)
+def test_a_reward_that_is_not_finite_is_named(name, reward):
     samples = [
         sample("solver", 1.0),
         sample("critic", reward),

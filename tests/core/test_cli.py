@@ -147,7 +147,7 @@ class TestTrain:
             "test questions before: 1 of 8 correct (12.5%, 95 % 2.2% to 47.1%)",
             "test questions after: 3 of 8 correct (37.5%, 95 % 13.7% to 69.4%)",
             "gain: +25.0 points (95 % -13.7 to +63.7 over the questions, for this seed)",
-            "steps 4 to 9 in 1.5 minutes",
+            "steps 5 to 9 in 1.5 minutes",
         ]
         assert last == f"Results are in {out}. For a report, run: coevolve report {out}"
 

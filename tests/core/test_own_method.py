@@ -1,6 +1,7 @@
 """The page about a user's own method holds: its files train, and its tables match the code."""
 
 import inspect
+import json
 import re
 import runpy
 import shlex
@@ -11,15 +12,17 @@ import pytest
 from core.conftest import by_hand, earned
 
 from coevolve.cli import main
+from coevolve.methods.base import Method
 from coevolve.methods.registry import get_method
 from coevolve.runs import record
+from coevolve.training.commit import commit
 from coevolve.training.controls.forms import FORMS, has_form
-from coevolve.types import Outcome, Reply, Turn
+from coevolve.types import Outcome, Reply, Sample, Turn
 from coevolve.worlds import World
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "your-own-method.md").read_text(encoding="utf-8")
-FILES = ("duel.py", "jury.py", "reading.py")
+FILES = ("duel.py", "jury.py", "novel.py", "reading.py")
 MAX_FILE_LINES = 50
 SMALL_RUN = ["steps=2", "batch_size=8", "eval_items=2"]
 
@@ -67,7 +70,8 @@ def test_the_pages_commands_train_its_files_and_list_and_plot_their_runs(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture
 ) -> None:
     (commands,) = code_blocks("sh")
-    *train_lines, runs_line = commands.splitlines()
+    export_line, *train_lines, runs_line = commands.splitlines()
+    assert export_line == "export OMP_NUM_THREADS=1"
     for line in train_lines:
         execute(line)
     capsys.readouterr()
@@ -104,6 +108,74 @@ def test_the_jury_ignores_unreadable_votes() -> None:
     ]
     all_unreadable = ["?", "?", "?"]
     assert rewards(all_unreadable) == [("juror", 0.0)] * 3
+
+
+class TestMemory:
+    """The method that remembers the questions of earlier steps."""
+
+    TRAIN = "coevolve train {} --preset smoke --out runs/own save_every=1 eval_every=0"
+    SMALL = " solves=1 attempts=1 schedule=constant warmup_steps=0"
+
+    @pytest.fixture
+    def novel(self, files: dict[str, str]) -> Method:
+        return get_method("./novel.py:Novel")()
+
+    @pytest.mark.usefixtures("files")
+    def test_it_pays_for_questions_unlike_those_of_the_step_before(
+        self, novel: Method
+    ) -> None:
+        judged = ["<score>10</score>", *["<answer>3</answer>"] * novel.attempts]
+
+        def proposal_of(step: int) -> Sample:
+            episode = by_hand(
+                novel, ["<question>1+2</question>"], judged, key=(0, step)
+            )
+            while episode.outcome is None:
+                episode.answer(["<score>10</score>"] * len(episode.pending_turns))
+            commit([episode.outcome], novel.pools)
+            return episode.outcome.samples[0]
+
+        first = proposal_of(1)
+        second = proposal_of(2)
+        assert first.parts == {"mae": first.reward}
+        assert second.parts == {
+            **first.parts,
+            "novelty": 0.0,
+        }  # the same question again
+        assert novel.pools["proposed"].items == [(1, "1+2"), (2, "1+2")]
+
+        novel.pools["proposed"].reset([(1, "1+2"), (2, "#")])
+        third = proposal_of(3)
+        assert third.parts["novelty"] == 1.0
+        assert third.reward == third.parts["mae"] + novel.novelty_weight
+
+    @pytest.mark.usefixtures("files")
+    def test_a_resumed_run_remembers(self, capsys: pytest.CaptureFixture) -> None:
+        train = self.TRAIN.format("./novel.py:Novel") + self.SMALL
+        proposed = {}
+        for steps in (1, 2):
+            arguments = shlex.split(f"{train} steps={steps} batch_size=8 eval_items=2")
+            assert main(arguments[1:]) == 0
+            pools = Path(f"runs/own/checkpoints/step-{steps:08d}/pools.json")
+            proposed[steps] = json.loads(pools.read_bytes())["proposed"]
+        assert {step for step, _ in proposed[1]} == {1}
+        assert {step for step, _ in proposed[2]} == {1, 2}
+        assert proposed[2][: len(proposed[1])] == proposed[1]
+        assert record.read("runs/own")["part/proposer/novelty"].notna().iloc[-1]
+        assert "has changed by step" not in capsys.readouterr().out
+
+    def test_an_attribute_instead_of_a_pool_is_warned_of(
+        self, files: dict[str, str], capsys: pytest.CaptureFixture
+    ) -> None:
+        forgetful = files["duel.py"] + (
+            "\n    def after_step(self, step, keep):\n        self.last = step\n"
+        )
+        Path("forgetful.py").write_text(forgetful, encoding="utf-8")
+        execute(self.TRAIN.format("./forgetful.py:Duel"))
+        warning = (
+            "warning: the attribute 'last' of Duel has changed by step 1, and a resumed"
+        )
+        assert capsys.readouterr().out.count(warning) == 1
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,7 @@ from coevolve.runs.record import describe, replies_of
 from coevolve.training.controls import rewards
 from coevolve.training.controls.dial import Dial
 from coevolve.training.metrics import step_metrics
-from coevolve.types import Outcome, Reply
+from coevolve.types import Outcome, Parts, Reply, RewardError
 
 METHOD = get_method("mae")()
 TURN = METHOD.solver(question="3*4")
@@ -34,6 +34,24 @@ def test_without_weights_every_part_counts_once() -> None:
 def test_a_weight_without_a_part_is_refused() -> None:
     with pytest.raises(ValueError, match="^weights must name parts .*a; got b$"):
         REPLY.earns_parts({"a": 1.0}, {"b": 1.0})
+
+
+def test_a_hook_may_return_a_number_with_parts() -> None:
+    parts = {"quality": 0.5, "format": 1.0}
+    reward = Parts(parts, {"quality": 3.0})
+    assert reward == 2.5
+    sample = REPLY.earns(reward, "group")
+    assert sample.parts == parts
+    assert sample.group_id == "group"
+    assert type(sample.reward) is float
+    assert REPLY.earns(reward + 1).parts == {}
+
+
+@pytest.mark.parametrize("reward", [None, "1", [1.0], 1j], ids=repr)
+def test_a_reward_of_another_type_is_refused_at_once(reward: object) -> None:
+    message = "^the advantage takes one finite number per reply, 'solver' earned "
+    with pytest.raises(RewardError, match=message):
+        REPLY.earns(reward)
 
 
 def test_metrics_have_the_mean_of_each_part() -> None:

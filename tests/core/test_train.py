@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 from unittest.mock import Mock
@@ -26,6 +27,7 @@ from coevolve.models.names import find
 from coevolve.rollout.pools import Pool, frozen
 from coevolve.runs import record
 from coevolve.training import config, loop
+from coevolve.training.commit import commit
 from coevolve.training.loop import accuracy_in_validation, train
 from coevolve.training.trainer import Trainer
 from coevolve.types import Outcome
@@ -50,10 +52,19 @@ class TestPools:
             distributed=Mock(play=Mock(return_value=outcomes)),
             method=Mock(pools={"seen": pool}),
         )
-        message = "a pool in Outcome.adds must be one of seen, got 'sean'; did you mean 'seen'"
+        message = (
+            "Outcome.adds has items for a pool 'sean' that the method does not declare in "
+            "`pools`, which has seen; did you mean 'seen'"
+        )
         with pytest.raises(ValueError, match=message):
             Trainer.play(trainer, 1)
         assert len(pool) == 2
+
+    @pytest.mark.parametrize("item", [["a"], {"a"}, Fraction(1, 2), ("a", ["b"])])
+    def test_an_item_that_no_checkpoint_could_hold_is_refused(self, item):
+        message = "^an item of a pool must be a text, .* 'seen' gets "
+        with pytest.raises(ValueError, match=message):
+            commit([Outcome(adds={"seen": [item]})], {"seen": Pool()})
 
 
 @dataclass(frozen=True)

@@ -1,10 +1,12 @@
 """A user's own method: its files belong to the run, and its mistakes are shown with their place."""
 
+import re
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
+from core.conftest import by_hand
 
 from coevolve import plugins
 from coevolve.__main__ import main
@@ -13,7 +15,7 @@ from coevolve.methods.registry import get_method, import_file
 from coevolve.rollout.errors import reply_lines
 from coevolve.runs import record
 from coevolve.training import config, diagnostics
-from coevolve.types import Reply, Turn
+from coevolve.types import Reply, RewardError, Turn
 
 METHOD = '''
 from coevolve.methods.base import Method
@@ -204,6 +206,24 @@ BROKEN = {
         "[reply.earns(1.0), reply.earns(0.5)]",
         ["rewards a reply of role 'solver' twice"],
     ),
+    "a reward that is no number": (
+        "reply.earns(1.0)",
+        "reply.earns(None)",
+        [
+            "own.py, line 14, in episode",
+            "finite number per reply, 'solver' earned None",
+        ],
+    ),
+    "a generator instead of its result": (
+        "return Outcome([reply.earns(1.0)])",
+        "return (number for number in [1]).trace",
+        ["own.py, line 14", "has no attribute 'trace'; did you forget `yield from`?"],
+    ),
+    "a pool that is not declared": (
+        "Outcome([reply.earns(1.0)])",
+        'Outcome([reply.earns(1.0)], {"seen": [1]})',
+        ["a pool 'seen' that the method does not declare in `pools`, which has none"],
+    ),
     "no facts": (
         'return {"said": 1.0}',
         "return None",
@@ -229,6 +249,39 @@ def test_a_mistake_is_told_with_its_place(
     for part in message:
         assert part in error
     assert "Traceback" not in error
+
+
+def test_a_reward_hook_that_returns_nothing_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "mine.py"
+    hook = "    def proposer_reward(self, proposal, assessment):\n        pass\n"
+    file.write_text(f"from coevolve.methods.mae import MAE\n\nclass Mine(MAE):\n{hook}")
+    method = get_method(f"{file}:Mine")()
+    place = (
+        rf"proposer_reward of Mine must return .*\({re.escape(str(file))}, line 4\)$"
+    )
+    with pytest.raises(RewardError, match=f"'proposer' earned None: {place}"):
+        by_hand(method, ["no question"])
+
+
+@pytest.mark.parametrize(
+    ("attribute", "hint"),
+    [
+        ("bonus = 0.5", "not a field of Own: annotate it .*, `bonus: float = 0.5`$"),
+        ('bonus: ClassVar[str] = "a"', "^field must be one of .*, got 'bonus'"),
+        ("bonus = property(id)", "^field must be one of .*, got 'bonus'"),
+    ],
+)
+def test_an_attribute_without_annotation_is_no_field_and_the_error_says_so(
+    attribute: str, hint: str, file: Path
+) -> None:
+    source = METHOD.replace(
+        "    def define_roles", f"    {attribute}\n\n    def define_roles"
+    )
+    file.write_text(f"from typing import ClassVar\n{source}")
+    with pytest.raises(ValueError, match=hint):
+        get_method(f"{file}:Own")(bonus=1)
+    with pytest.raises(ValueError, match=hint):
+        config.build(f"{file}:Own", "smoke", out="run", overrides={"bonus": 1})
 
 
 def test_a_long_prompt_is_shown_by_its_end_and_a_long_reply_by_its_start() -> None:

@@ -100,7 +100,7 @@ def test_a_role_warm_start_runs_from_the_command_line_and_resumes(
     check_figures(json.loads(summary_path.read_bytes()))
     adapter = adapter_path.read_bytes()
     check_adapter_has_learnt(adapter)
-    assert "steps 0 to 32 in " in capsys.readouterr().out
+    assert "steps 1 to 32 in " in capsys.readouterr().out
 
     # Interrupted before the first step of a second start.
     summary_path.unlink()

@@ -46,7 +46,8 @@ def finite_reward(sample: Sample) -> float:
     if isinstance(reward, Mapping):
         raise ValueError(
             f"a reward per segment needs estimator={', '.join(WITH_SEGMENTS[:-1])} or "
-            f"{WITH_SEGMENTS[-1]}; {sample.role!r} earned {reward!r}"
+            f"{WITH_SEGMENTS[-1]}; {sample.role!r} earned {reward!r}; "
+            "a reward that is a sum of named parts is written coevolve.Parts({...})"
         )
     if not _is_finite_number(reward):
         raise ValueError(

@@ -29,13 +29,13 @@ from pydantic import (
     field_validator,
 )
 
-from coevolve import worlds
+from coevolve import plugins, worlds
 from coevolve.advantages.estimators import WITH_KL, Estimator
 from coevolve.rollout.errors import MethodError
 from coevolve.rollout.pools import Pool
 from coevolve.text import prompts
 from coevolve.text.parse import tag
-from coevolve.types import Episode, Outcome, Role
+from coevolve.types import Episode, Outcome, RewardError, Role
 from coevolve.validation import Allowed, PathText, Settings, check_choice
 
 if TYPE_CHECKING:
@@ -208,7 +208,15 @@ class Method(Settings):
                 f"episode of {type(self).__name__} returned {episode!r} at once: it must be a "
                 "generator, which yields a Turn and returns an Outcome"
             )
-        outcome = yield from episode
+        try:
+            outcome = yield from episode
+        except (AttributeError, TypeError) as error:
+            if "generator" in str(error):
+                error.args = (f"{error}; did you forget `yield from`?",)
+            raise
+        except RewardError as error:
+            error.args = (f"{error}{self._hint_at_hook(error.role)}",)
+            raise
         if not isinstance(outcome, Outcome):  # the stepper says so
             return outcome
         facts = self.observe(outcome, self.world)
@@ -217,6 +225,17 @@ class Method(Settings):
                 f"observe of {type(self).__name__} returned {facts!r}: return a dict of facts"
             )
         return dataclasses.replace(outcome, facts=dict(facts))
+
+    def _hint_at_hook(self, role: str) -> str:
+        """Say where the reward hook of a role is defined; empty unless a user's file defines it."""
+        hook = getattr(type(self), f"{role}_reward", None)
+        code = getattr(hook, "__code__", None)
+        if code is None or not plugins.is_users_file(code.co_filename):
+            return ""
+        return (
+            f": {code.co_name} of {type(self).__name__} must return one on every path "
+            f"({code.co_filename}, line {code.co_firstlineno})"
+        )
 
     # Who speaks.
 

@@ -39,6 +39,7 @@ from coevolve.validation import (
     Operational,
     PathText,
     check_choice,
+    field_error,
     is_operational,
     leaf_types,
     user_path,
@@ -351,8 +352,10 @@ def build(
     values |= presets[preset].get("all", {})
     values |= presets[preset].get(preset_section(name, preset), {})
     values |= overrides or {}
+    known_fields = {*field_defaults(Run), *cls.model_fields}
     for field in values:
-        check_choice("field", field, sorted({*field_defaults(Run), *cls.model_fields}))
+        if field not in known_fields:
+            raise field_error(field, cls, known_fields)
     own_trainer.check_fields(name, cls, overrides or ())
     method_values = {
         field: value for field, value in values.items() if field in cls.model_fields

@@ -24,6 +24,7 @@ from coevolve.runs.trackers import tracker
 from coevolve.training import diagnostics, preflight
 from coevolve.training.config import Run
 from coevolve.training.interrupts import stop_after_step
+from coevolve.training.lost_state import AttributeWatch
 from coevolve.training.metrics import step_metrics
 from coevolve.training.progress import StepDisplay, StepEnd, Timer, is_first_process
 from coevolve.types import Outcome
@@ -230,6 +231,7 @@ def _take_steps(
     """Take the steps after `steps_done`: play, learn, evaluate, record and save."""
     run = trainer.run
     is_main = trainer.distributed.is_main_process
+    watch = AttributeWatch(run.method)
     with (
         _open_tracker(trainer, steps_done) as sink,
         StepDisplay(run, steps_done, is_shown=is_main) as display,
@@ -254,7 +256,11 @@ def _take_steps(
             # A signal to any process stops all of them after the same step.
             is_stopped = any(trainer.distributed.gather([*received_signals]))
             is_due = _is_due(step, run.save_every, run.steps)
-            return StepEnd(is_stopped=is_stopped, is_saved=is_stopped or is_due)
+            end = StepEnd(is_stopped=is_stopped, is_saved=is_stopped or is_due)
+            # After the first step, to tell early; then before a checkpoint, which lacks the values.
+            if is_main and (end.is_saved or step == steps_done + 1):
+                watch.warn(step)
+            return end
 
         trainer.take_steps(steps_done, timer, end_step)
 

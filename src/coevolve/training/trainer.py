@@ -24,6 +24,7 @@ from coevolve.rollout.pools import frozen
 from coevolve.runs import checkpoint, record
 from coevolve.training import memory, preflight
 from coevolve.training.canary import FIRST_GAP, Canary, probe
+from coevolve.training.commit import commit
 from coevolve.training.config import Run, assign_models
 from coevolve.training.controls.control import Control
 from coevolve.training.controls.dial import Dial
@@ -33,7 +34,6 @@ from coevolve.training.schedule import learning_rate_at
 from coevolve.training.update import update_policy
 from coevolve.training.value_baselines import make_baselines
 from coevolve.types import Outcome, Sample
-from coevolve.validation import check_choice
 
 # Update metrics that add up over policies; all others are averaged.
 COUNTS = ("tokens", "sequences", "sequences_used", "skipped_update")
@@ -97,7 +97,7 @@ class Trainer:
     def play(self, step: int) -> list[Outcome]:
         """Play the step's episodes, then add their items to the pools in episode order.
 
-        Raises ValueError if an outcome names a pool that the method does not have.
+        Raises ValueError for an item that no pool can take, see `commit`.
         """
         run = self.run
         episodes = []
@@ -107,11 +107,7 @@ class Trainer:
         engine = self.control.engine(self.engine)
         with self._explain_output():
             outcomes = self.distributed.play(episodes, engine, (run.seed, step))
-        pools = self.method.pools
-        for outcome in outcomes:
-            for name, items in outcome.adds.items():
-                check_choice("the name of a pool in Outcome.adds", name, pools)
-                pools[name].extend(items)
+        commit(outcomes, self.method.pools)
         return self.control.pay(step, outcomes)
 
     def take_steps(self, steps_done: int, timer: Timer, end_step: EndStep) -> None:
