@@ -5,58 +5,84 @@ from pathlib import Path
 import pandas as pd
 
 from reproduce.analysis import judge_figure, judge_quality
+from reproduce.analysis.judge_figure import Mark
 from tools.markdown_tables import markdown, points
 
+ARTEFACT = Path("results") / "standard" / "judge_quality"
 SHOWN_OF_DIAL = (0.5, 0.6, 0.8, 1.0)  # accuracies of a judge
+OVER_CONTROL = "over control"
+NO_RUNS = "*The runs of the dial are not made yet.*"
 
 
 def judge(root: Path) -> str:
     """Return how good a judge must be by the committed runs, and where two other judges stand."""
-    sentences = []
-    for mark in (judge_figure.smollm2_judge(), judge_figure.comas_judge()):
-        numbers = {f"{100 * mark.low:.1f}", f"{100 * mark.high:.1f}"}
-        sentences.append(f"{mark.label}: right in {' to '.join(sorted(numbers))} %.")
-    folder = root / "results" / "standard" / "judge_quality"
+    lines = [
+        stands(judge_figure.smollm2_judge()),
+        stands(judge_figure.comas_judge()),
+    ]
+    folder = root / ARTEFACT
     crossing = folder / "crossing.csv"
     if not crossing.is_file():
-        sentences.append("*The runs of the dial are not made yet.*")
-        return "\n".join(sentences)
+        lines.append(NO_RUNS)
+        return "\n".join(lines)
     starts = pd.read_csv(crossing, dtype=str, keep_default_na=False)
     effects = pd.read_csv(folder / "curve.csv")
-    parts = [*sentences, "", _dialled(starts, effects), "", _own_judges(effects)]
-    return "\n".join(parts)
+    lines += ["", dialled(starts, effects)]
+    lines += ["", own_judges(effects)]
+    return "\n".join(lines)
 
 
-def _over_shuffled(row: pd.Series) -> str:
-    """Return a gain over shuffled rewards with its interval."""
-    names = ("over control", "over control, low", "over control, high")
-    return points(*(row[name] for name in names))
+def stands(mark: Mark) -> str:
+    """Return how often a judge outside of the runs is right."""
+    low = f"{100 * mark.low:.1f}"
+    high = f"{100 * mark.high:.1f}"
+    accuracy = low if low == high else f"{low} to {high}"
+    return f"{mark.label}: right in {accuracy} %."
 
 
-def _dialled(starts: pd.DataFrame, effects: pd.DataFrame) -> str:
+def dialled(starts: pd.DataFrame, effects: pd.DataFrame) -> str:
     """Return where the gain of each method and kind of errors begins, and some points of it."""
+    head = ["method", "errors", "positive from"]
+    for asked in SHOWN_OF_DIAL:
+        head.append(f"gain at {asked}")
+    of_line = effects.set_index(["method", "errors", "asked"])
     rows = []
     for start in starts.to_dict("records"):
-        is_line = (effects["method"] == start["method"]) & (
-            effects["errors"] == start["errors"]
-        )
-        line_of_gains = effects[is_line].set_index("asked")
-        cells = [
-            start["method"],
-            start["errors"],
-            f"{start['accuracy']} [{start['low']}, {start['high']}]",
+        method = start["method"]
+        errors = start["errors"]
+        low = start["low"]
+        high = start["high"]
+        row = [
+            method,
+            errors,
+            f"{start['accuracy']} [{low}, {high}]",
         ]
         for asked in SHOWN_OF_DIAL:
-            cells.append(_over_shuffled(line_of_gains.loc[asked]))
-        rows.append(cells)
-    at = [f"gain at {asked}" for asked in SHOWN_OF_DIAL]
-    return markdown(("method", "errors", "positive from", *at), rows)
+            arm = of_line.loc[(method, errors, asked)]
+            row.append(over_shuffled(arm))
+        rows.append(row)
+    return markdown(head, rows)
 
 
-def _own_judges(effects: pd.DataFrame) -> str:
+def own_judges(effects: pd.DataFrame) -> str:
     """Return how often each method's own judge is right, and what the method gains with it."""
-    own = effects[effects["errors"] == judge_quality.OWN]
+    head = ["method", "own judge's accuracy", "gain with it"]
+    is_own = effects["errors"] == judge_quality.OWN
     rows = []
-    for _, row in own.iterrows():
-        rows.append([row["method"], f"{row['measured']:.3f}", _over_shuffled(row)])
-    return markdown(("method", "own judge's accuracy", "gain with it"), rows)
+    for _, arm in effects[is_own].iterrows():
+        row = [
+            arm["method"],
+            f"{arm['measured']:.3f}",
+            over_shuffled(arm),
+        ]
+        rows.append(row)
+    return markdown(head, rows)
+
+
+def over_shuffled(arm: pd.Series) -> str:
+    """Return a gain over shuffled rewards with its interval."""
+    return points(
+        arm[OVER_CONTROL],
+        arm[f"{OVER_CONTROL}, low"],
+        arm[f"{OVER_CONTROL}, high"],
+    )

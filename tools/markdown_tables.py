@@ -4,22 +4,35 @@ from collections.abc import Iterable, Sequence
 
 import pandas as pd
 
+RULE = "---"
+
 
 def markdown(head: Sequence[object], rows: Iterable[Sequence[object]]) -> str:
     """Return a table."""
-    rule = "|---" * len(head) + "|"
-    return "\n".join([line(head), rule, *map(line, rows)])
+    lines = [
+        line(head),
+        "|" + f"{RULE}|" * len(head),
+    ]
+    for row in rows:
+        lines.append(line(row))
+    return "\n".join(lines)
 
 
 def line(cells: Iterable[object]) -> str:
     """Return a line of a table."""
-    return f"| {' | '.join(map(str, cells))} |"
+    texts = [str(cell) for cell in cells]
+    inner = " | ".join(texts)
+    return f"| {inner} |"
 
 
 def points(value: float, low: float, high: float) -> str:
-    """Return a difference in points with its limits, if it has any; "not run" for nan."""
+    """Return a difference in points with its limits, if it has any.
+
+    A value of nan gives "not run", and a limit of nan no limits.
+    """
     if pd.isna(value):
         return "not run"
+    difference = f"{value:+.1f}"
     if pd.isna(low):
-        return f"{value:+.1f}"
-    return f"{value:+.1f} [{low:+.1f}, {high:+.1f}]"
+        return difference
+    return f"{difference} [{low:+.1f}, {high:+.1f}]"

@@ -18,6 +18,8 @@ from typing import Any
 import pandas as pd
 
 from coevolve.training.machine import faults as machine_faults
+from reproduce.analysis.claims import CLAIMS, Ledger, control_over_untrained
+from reproduce.analysis.records import Records
 from reproduce.analysis.verdicts import MEANINGS, counts_of
 from tinyworld import tasks
 from tools import gpu_machine, judge_numbers, reliability
@@ -39,20 +41,46 @@ class Paper:
     name: str
     over_untrained: str
     over_baseline: str
+    baseline: str
     same_over_untrained: str = ""
     same_over_baseline: str = ""
 
 
 PAPERS = (
-    Paper("mae", "MAE", "mae_half_over_base", "mae_zero_over_azr"),
-    Paper("sage", "SAGE", "sage_over_base_3b", "sage_over_rival_3b"),
-    Paper("spice", "SPICE", "spice_over_base", "spice_over_strong"),
-    Paper("comas", "CoMAS", "comas_over_base_vanilla", "comas_over_rival_vanilla"),
+    Paper(
+        "mae",
+        "MAE",
+        over_untrained="mae_half_over_base",
+        over_baseline="mae_zero_over_azr",
+        baseline="AZR, both without outside data",
+    ),
+    Paper(
+        "sage",
+        "SAGE",
+        over_untrained="sage_over_base_3b",
+        over_baseline="sage_over_rival_3b",
+        baseline="MAE",
+    ),
+    Paper(
+        "spice",
+        "SPICE",
+        over_untrained="spice_over_base",
+        over_baseline="spice_over_strong",
+        baseline="Strong Challenger",
+    ),
+    Paper(
+        "comas",
+        "CoMAS",
+        over_untrained="comas_over_base_vanilla",
+        over_baseline="comas_over_rival_vanilla",
+        baseline="MAPoRL",
+    ),
     Paper(
         "conl",
         "CoNL",
         over_untrained="conl_over_base",
         over_baseline="conl_over_srt_m",
+        baseline="SRT-M",
         same_over_untrained="conl_over_base_top_ranked",
         same_over_baseline="conl_over_srt_m_same_room",
     ),
@@ -89,9 +117,17 @@ def over_control(row: pd.Series) -> str:
     return points(*(row[name] for name in names))
 
 
+def shuffled(evidence: Ledger, paper: Paper) -> str:
+    """Return what a paper's method gains if its rewards are shuffled, with its interval."""
+    claim = CLAIMS[paper.same_over_untrained or paper.over_untrained]
+    return points(*control_over_untrained(evidence, claim))
+
+
 def take(root: Path = ROOT) -> pd.DataFrame:
     """Return a row for each paper: its main gains, and its claims by verdict."""
-    ledger = pd.read_csv(root / "results/standard/claims/ledger.csv").set_index("claim")
+    results = root / "results" / "standard"
+    ledger = pd.read_csv(results / "claims" / "ledger.csv").set_index("claim")
+    evidence = Ledger(Records(results / "records"))
     rows = []
     for paper in PAPERS:
         claims = ledger[ledger["paper"] == paper.key]
@@ -105,7 +141,8 @@ def take(root: Path = ROOT) -> pd.DataFrame:
             "paper": paper.name,
             "over the untrained model": over_untrained,
             "over shuffled rewards": over_control(ledger.loc[paper.over_untrained]),
-            "over the paper's strongest baseline": over_baseline,
+            "shuffled rewards over the untrained model": shuffled(evidence, paper),
+            "over the paper's strongest baseline": f"{paper.baseline}: {over_baseline}",
             "all its claims": ", ".join(verdicts),
         }
         rows.append(row)

@@ -369,6 +369,16 @@ def _why_idle(ledger: Ledger, claim: Claim) -> str:
     return f"{diagnostics.described(mechanism, share)} of {run}"
 
 
+def control_over_untrained(ledger: Ledger, claim: Claim) -> Estimate:
+    """Return what the control of a claim over the untrained model gains over that model.
+
+    Both are asked as the arms of the claim are. Negative: shuffled rewards do harm.
+    """
+    _, untrained = claim["arms"]
+    row = _row(ledger, {**claim, "arms": [claim["control"], untrained]})
+    return Estimate(row["effect"], row["low"], row["high"])
+
+
 def _over_control(ledger: Ledger, claim: Claim) -> Row:
     """Return what a claim's first arm gains over its control arm, with limits; else nan.
 

@@ -281,6 +281,20 @@ def test_a_claim_over_the_untrained_model_has_a_gain_over_its_control(
     assert row["effect"] != row["over_control"]
 
 
+def test_a_control_is_compared_with_the_untrained_model(ledger: claims.Ledger) -> None:
+    claim = greater(
+        "good",
+        "base",
+        control="bad",
+    )
+    control = claims.control_over_untrained(ledger, claim)
+    alone = greater("bad", "base")
+    row = weigh(ledger, alone)
+    assert control.value == row["effect"]
+    assert control.low == row["low"]
+    assert control.high == row["high"]
+
+
 @pytest.mark.parametrize("fields", [{}, {"control": "never trained"}])
 def test_a_claim_without_a_trained_control_has_no_gain_over_one(
     fields: dict, ledger: claims.Ledger

@@ -267,6 +267,25 @@ def test_the_lines_of_the_readme_read_the_files(
     assert names["accuracy"].to_dict() == expected.to_dict()
 
 
+@pytest.mark.parametrize("folder", COMMITTED, ids=lambda folder: folder.parent.name)
+def test_the_readme_computes_an_effect_of_the_ledger(
+    folder: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture,
+) -> None:
+    text = (folder / "README.md").read_text()
+    assert text == records.DESCRIPTION.read_text()
+    blocks = text.split("```python\n")
+    code, _, _ = blocks[2].partition("```")
+    monkeypatch.chdir(folder)
+    exec(code, {})
+    printed = capsys.readouterr().out
+    ledger = recompute.read_ledger(folder.parent)
+    effect = ledger.at["mae_half_over_base", "effect"]
+    expected = float(effect)
+    assert float(printed) == pytest.approx(expected, rel=1e-5)
+
+
 def test_the_readme_describes_every_file(home: Path) -> None:
     text = (home / "README.md").read_text()
     for name in records.FILES[1:]:
