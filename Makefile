@@ -4,7 +4,6 @@ PYTHON ?= python3
 PRESET ?= quick
 JOBS ?=
 ARGS ?=
-TORCH_ARGS ?=
 MINUTES ?= 10
 LOCK ?=
 OMP_NUM_THREADS ?= 1
@@ -28,11 +27,11 @@ help: ## list these targets
 	@echo "coevolve: make <target>   (the first one that needs it makes $(VENV))"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  %-14s %s\n", $$1, $$2 }' Makefile
 	@echo "variables: PYTHON=$(PYTHON) PRESET=$(PRESET) JOBS=(the runner's choice) ARGS=(passed on, e.g. ARGS='-k shape')"
-	@echo "           TORCH_ARGS='--index-url https://download.pytorch.org/whl/cpu' fetches the small CPU build of torch"
+	@echo "           TORCH_ARGS=(pip's arguments for torch; unset: its CPU build where no NVIDIA GPU is, see tools/torch_build.py)"
 
 setup: $(READY) ## make the environment in .venv (LOCK=1: and compare every package with hashes.txt)
 	$(if $(LOCK),$(PY) -m tools.installed)
-	@echo "$(VENV) is ready. Now: . $(VENV)/bin/activate; coevolve ask mae/solver question=\"3*4\""
+	@echo "$(VENV) is ready. Now: . $(VENV)/bin/activate && coevolve play mae --seed 17"
 
 reproduce: $(READY) ## regenerate every table and figure into results/ (PRESET, JOBS)
 	$(PY) -m reproduce --preset $(PRESET) $(if $(JOBS),--jobs $(JOBS)) $(ARGS)
@@ -80,6 +79,13 @@ clean: ## remove .venv and caches; results stay
 BESIDE = import pathlib, sysconfig; \
 	pathlib.Path(sysconfig.get_path("purelib"), "coevolve-src.pth").write_text(str(pathlib.Path("src").resolve()))
 
+# Given arguments are taken as they are, even none at all.
+ifeq ($(origin TORCH_ARGS),undefined)
+INSTALL_TORCH = $(PY) -m tools.torch_build
+else
+INSTALL_TORCH = $(PY) -m pip install -q --no-compile $(TORCH_ARGS) "$$(grep '^torch==' constraints.txt)" -c constraints.txt
+endif
+
 # pip would compile the packages on one core; a few of their files cannot be compiled at all, and many
 # are never imported.
 #
@@ -90,7 +96,7 @@ $(READY): pyproject.toml constraints.txt
 	@$(PY) -m pip --version >/dev/null 2>&1 || \
 		{ echo "[1/3] making $(VENV) with $(PYTHON)"; $(PYTHON) -m venv --clear $(VENV); }
 	@echo "[2/3] installing torch into $(VENV) (the largest download)"
-	@$(PY) -m pip install -q --no-compile $(TORCH_ARGS) "$$(grep '^torch==' constraints.txt)" -c constraints.txt
+	@$(INSTALL_TORCH)
 	@echo "[3/3] installing coevolve and everything else it needs (about 160 packages, a minute or two)"
 	@$(PY) -m pip install -q --no-compile -e ".[dev]" -c constraints.txt
 	@$(PY) -m compileall -qq -j 0 -x '/tests?/|/transformers/models/' $(VENV)/lib || true

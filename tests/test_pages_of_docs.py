@@ -8,6 +8,7 @@ import tomllib
 from pathlib import Path
 from random import Random
 
+import pandas as pd
 import pytest
 
 from coevolve.commands.arguments import read_overrides
@@ -16,6 +17,7 @@ from coevolve.rollout.stepper import EpisodeStepper
 from coevolve.training import config, memory, plan
 from coevolve.types import Reply, Role
 from coevolve.worlds import World, resolve
+from tinyworld import tasks
 from tools import paper_to_code
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -161,6 +163,11 @@ class TestGames:
         assert "'winning_move'" in capsys.readouterr().out
 
 
+def solutions() -> str:
+    """Return the page with the solutions of the lesson."""
+    return (DOCS / "lesson-solutions.md").read_text(encoding="utf-8")
+
+
 class TestLesson:
     def test_its_claims_are_in_the_registry(self) -> None:
         text = (DOCS / "lesson.md").read_text(encoding="utf-8")
@@ -168,6 +175,41 @@ class TestLesson:
         claims = tomllib.loads((ROOT / "reproduce/claims.toml").read_text("utf-8"))
         assert len(names) == 4
         assert set(names) <= set(claims["claims"])
+
+    def test_the_best_paid_mistakes_are_those_that_students_see(self) -> None:
+        section = solutions().partition("## A.")[2].partition("## B.")[0]
+        rows = re.findall(
+            r"^\| `(.*)` \| `(.*)` \| `(.*)` \| `(.*)` \|$", section, re.M
+        )
+        assert len(rows) == 3
+        notebook = (ROOT / "notebooks/start_here.ipynb").read_text(encoding="utf-8")
+        for question, said, judged, right in rows:
+            answer = f"<answer>{said}</answer>"
+            assert f"{question} | {answer} | {judged} | 1.00 | " in notebook
+            assert tasks.read(question).answer == right != said
+
+    def test_its_cheats_earn_what_it_says(
+        self, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        names: dict = {}
+        for source in code("lesson-solutions.md"):
+            exec(source, names)
+        printed = "".join(code("lesson-solutions.md", "text"))
+        assert capsys.readouterr().out == printed
+
+    def test_its_worked_claim_is_that_of_the_ledger(self) -> None:
+        ledger = pd.read_csv(ROOT / "results/standard/claims/ledger.csv")
+        row = ledger.set_index("claim").loc["mae_half_over_base"]
+        control = f"[{row['over_control_low']:+.2f}, {row['over_control_high']:+.2f}]"
+        cells = (
+            f"{row['effect']:+.2f}",
+            f"{row['low']:+.2f} to {row['high']:+.2f}",
+            f"{row['paper_effect']:+.2f}",
+            f"{row['p_corrected']:.3f}",
+            f"{row['over_control']:+.2f} {control}",
+            row["verdict"],
+        )
+        assert f"| {' | '.join(cells)} |" in solutions()
 
 
 class TestOwnWorld:

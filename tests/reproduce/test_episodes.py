@@ -64,8 +64,11 @@ def check_mae(names: Names, facts: Facts) -> None:
     episode = names["episode"]
     verdict = episode.replies[-1]
     assert names["judge_score"](verdict.text) > 0.7
-    by_hand = names["by_hand"]
-    assert reward(by_hand, 1) < reward(episode, 1)
+    right = names["right"]
+    pays = names["pays"]
+    assert right != "green"
+    assert pays["green"] == 1
+    assert pays[right] < 1
 
 
 def check_sage(names: Names, facts: Facts) -> None:
@@ -81,6 +84,9 @@ def check_sage(names: Names, facts: Facts) -> None:
     honest = names["honest"]
     episode = names["episode"]
     assert reward(honest, 0) < reward(episode, 0)
+    pays = names["pays"]
+    assert pays["99"] == 1, "2+3 is not 99"
+    assert pays["5"] < reward(honest, 0)
     method = names["method"]
     best_reply = names["best_reply"]
     task = method.read_task(best_reply.text)
@@ -94,6 +100,11 @@ def check_spice(names: Names, facts: Facts) -> None:
     assert count_different(names["answers"]) > 2
     for task in names["tasks"]:
         assert task["oracle"] or task["p"] == 0
+    pays = names["pays"]
+    assert pays["15"] > 0.9, "13*2 is not 15"
+    assert pays["26"] < 0.2
+    paid = names["paid"]
+    assert paid == set(), "no Reasoner says 99"
 
 
 def check_comas(names: Names, facts: Facts) -> None:
@@ -102,9 +113,11 @@ def check_comas(names: Names, facts: Facts) -> None:
     assert facts["correct_last"] == 1
     assert facts["tn"]
     assert facts["normalised"] == 0.5
-    strict = names["strict"]
-    episode = names["episode"]
-    assert texts(strict.replies[3:6]) == texts(episode.replies[3:6])
+    by_lies = names["lies"]
+    earn = names["evaluations_earn"]
+    praise = earn(names["mine"])
+    as_played = earn(names["episode"])
+    assert praise < as_played < by_lies
 
 
 def check_conl(names: Names, facts: Facts) -> None:
@@ -122,6 +135,13 @@ def check_conl(names: Names, facts: Facts) -> None:
     for targets in names["criticised"]:
         criticises_1.append(1 in targets)
     assert is_rewarded == criticises_1, "agent 1 rose"
+    earn = names["critic_earns"]
+    as_played = earn(names["episode"])
+    liar = names["liar"]
+    assert as_played < earn(liar)
+    outcome = liar.outcome.facts
+    assert outcome["harmed"] == outcome["correct_before"]
+    assert outcome["fixed"] == 0, "nobody is right at the end"
 
 
 CHECKS = {

@@ -17,9 +17,10 @@ from tqdm.auto import tqdm
 from coevolve.runs import show
 from coevolve.training import diagnostics
 from coevolve.training.config import Run
-from coevolve.types import Outcome
+from coevolve.types import Outcome, Sample
 
 SHOWN_CHARACTERS = 100  # of each reply that is printed at an evaluation
+SHOWN_OF_FIELD = 40  # characters of each field of its prompt
 
 
 def is_first_process() -> bool:
@@ -84,6 +85,20 @@ class StepEnd:
     """A checkpoint is due."""
 
 
+def described(sample: Sample) -> str:
+    """Say in one line who replied, to a prompt with which fields, in which words, for what reward.
+
+    The fields are shown because the roles of an episode may be asked about different questions.
+    """
+    turn = sample.reply.turn
+    asked = []
+    for name, value in turn.fields.items():
+        asked.append(f"{name} {str(value)[:SHOWN_OF_FIELD]!r}")
+    reads = f" reads {', '.join(asked)} and" if asked else ""
+    said = sample.reply.text[:SHOWN_CHARACTERS]
+    return f"{show.speaker_of(turn)}{reads} says {said!r}, {show.rewards(sample)}"
+
+
 class StepDisplay:
     """The bar over the training steps, and messages above it; silent unless `is_shown`."""
 
@@ -112,14 +127,12 @@ class StepDisplay:
         self.bar.close()
 
     def show_replies(self, step: int, outcome: Outcome) -> None:
-        """Print the last reply of each role of an episode, with its reward."""
+        """Print the last reply of each role of an episode, with what it read and its reward."""
         if not self.is_shown:
             return
         line_of_role = {}
         for sample in outcome.samples:
-            text = sample.reply.text[:SHOWN_CHARACTERS]
-            who = show.speaker_of(sample.reply.turn)
-            line_of_role[sample.role] = f"{who}, {show.rewards(sample)}: {text!r}"
+            line_of_role[sample.role] = described(sample)
         title = f"step {step}, replies of one episode:"
         tqdm.write("\n  ".join([title, *line_of_role.values()]))
 
