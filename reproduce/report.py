@@ -16,6 +16,7 @@ from reproduce import report_claims
 from reproduce.keys import EXECUTED, FAILED, PROVENANCE, read_marker
 from reproduce.plan import Item, Plan, use_package_of
 from reproduce.registry import read_toml
+from reproduce.report_pictures import size_of
 
 HERE = Path(__file__)
 TEMPLATE = "report.html.j2"
@@ -40,6 +41,7 @@ BACKGROUND = (
     "conl",
     "mae",
 )
+PICTURES = ("figure.png", "figure.svg")
 BADGE = "[!["  # the start of a paragraph that is a picture with a link
 AVERAGE = re.compile(r"(overall|average|.* avg\.|.* average)", re.IGNORECASE)
 CAPTION = re.compile(r"<p><strong>(.*?)</strong></p>")
@@ -174,6 +176,10 @@ def facts_of(plan: Plan, item: Item) -> dict[str, Any]:
         title, introduction = heading(plan, item)
         facts["title"] = title
         facts["about"] = to_html(introduction)
+        pictures = [name for name in facts["files"] if name in PICTURES]
+        if pictures:
+            facts["picture"] = pictures[-1]
+            facts["size"] = size_of(folder / pictures[-1])
         facts["table"] = ""
         if "table.md" in facts["files"]:
             table = (folder / "table.md").read_text("utf-8")

@@ -122,7 +122,8 @@ def unit_of(row: Mapping[str, Any]) -> str:
     is_ratio_of_sums = " / " in column
     if row.get("kind") == "ratio":
         return "%" if is_ratio_of_sums or column in PERCENT_RATIOS else "times"
-    return POINTS if is_ratio_of_sums else UNITS[column]
+    unit = POINTS if is_ratio_of_sums else UNITS[column]
+    return f"{unit} a step" if row.get("per_step") else unit
 
 
 def counts(rows: Sequence[Row]) -> list[Row]:

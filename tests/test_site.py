@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from bs4 import BeautifulSoup
 
 from tools import site
 
@@ -95,6 +96,43 @@ def test_the_caption_of_a_table_of_results_is_its_heading() -> None:
     )
     assert html.startswith("<h1>Table 1: main results</h1>\n<p>(tiny world)</p>")
     assert "<h1>" not in site.to_html("Some **bold (word)** in a sentence.\n")
+
+
+def page_of(folder: Path, body: str) -> BeautifulSoup:
+    """The page of the site that is made from a body."""
+    site._write(folder, Path("page.md"), body)
+    return BeautifulSoup((folder / "page.html").read_text(), "html.parser")
+
+
+def test_a_page_describes_itself_by_its_first_words(tmp_path: Path) -> None:
+    long = "word " * 100
+    page = page_of(tmp_path, f"<h1>A</h1><p><img></p><p>The first\n{long}</p><p>B</p>")
+    description = page.find("meta", {"name": "description"})["content"]
+    assert description.startswith("The first word word")
+    assert description.endswith(" …")
+    assert len(description) <= site.LONGEST_DESCRIPTION
+
+
+def test_the_keyboard_reaches_every_table(tmp_path: Path) -> None:
+    page = page_of(tmp_path, "<h2>Speed</h2><table><tr><td>1</td></tr></table>")
+    frame = page.find("table").parent
+    assert frame["tabindex"] == "0"
+    assert frame["aria-label"] == "Speed"
+
+
+def test_an_empty_heading_of_a_table_is_a_plain_cell(tmp_path: Path) -> None:
+    row = "<tr><th></th><th>steps</th></tr>"
+    page = page_of(tmp_path, f"<table>{row}</table>")
+    cells = [(cell.name, cell.get_text()) for cell in page.find_all(["th", "td"])]
+    assert cells == [("td", ""), ("th", "steps")]
+
+
+def test_pictures_of_a_page_have_their_sizes(tmp_path: Path) -> None:
+    (tmp_path / "wide.svg").write_text('<svg width="30" height="20"/>')
+    pictures = "<img src='wide.svg'><img src='wide.svg' width='9'><img src='data:,'>"
+    page = page_of(tmp_path, pictures)
+    sizes = [(tag.get("width"), tag.get("height")) for tag in page.find_all("img")]
+    assert sizes == [("30", "20"), ("9", None), (None, None)]
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ import re
 import shutil
 import subprocess
 import sys
+import textwrap
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -25,6 +26,7 @@ import yaml
 from bs4 import BeautifulSoup
 
 from reproduce.registry import read_toml
+from reproduce.report_pictures import size_of
 
 ROOT = Path(__file__).resolve().parents[1]
 TEMPLATE = "site.html.j2"
@@ -46,6 +48,8 @@ PICTURES = (".png", ".svg")
 HEADINGS = ("h1", "h2", "h3")
 CAPTION = re.compile(r"<p><strong>([^<]+)</strong></p>")
 SLUG = re.compile(r"[^\w\- ]")
+ABOUT = "Five papers on language models that teach themselves, played and checked on a laptop."
+LONGEST_DESCRIPTION = 160  # characters that search engines show
 
 
 @dataclass(frozen=True)
@@ -190,11 +194,23 @@ def notebook_to_html(notebook: Path) -> str:
 
 def _write(site: Path, source: Path, body: str) -> None:
     """Write the page that is made from a file."""
-    heading = BeautifulSoup(body, "html.parser").find(["h1", "h2", "p"])
+    page = BeautifulSoup(body, "html.parser")
+    heading = page.find(["h1", "h2", "p"])
     title = source.stem
     if heading:
         title = heading.get_text()
-    _render(site, source.with_suffix(".html"), title=title, body=body)
+    description = _description(page) or title
+    file = source.with_suffix(".html")
+    _render(site, file, title=title, description=description, body=body)
+
+
+def _description(page: BeautifulSoup) -> str:
+    """Return the beginning of the first paragraph that has text; "" if none has."""
+    for paragraph in page.find_all("p"):
+        text = paragraph.get_text().strip()
+        if text:
+            return textwrap.shorten(text, LONGEST_DESCRIPTION, placeholder=" …")
+    return ""
 
 
 def _write_front(root: Path, site: Path, notebooks: list[Path]) -> None:
@@ -205,6 +221,7 @@ def _write_front(root: Path, site: Path, notebooks: list[Path]) -> None:
         site,
         FRONT,
         title="coevolve",
+        description=ABOUT,
         front=True,
         papers=read_toml(root / "reproduce/papers.toml"),
         total=_total(site),
@@ -261,7 +278,34 @@ def _render(site: Path, page: Path, **facts: Any) -> None:
     up = "../" * (len(page.parts) - 1)
     file = site / page
     file.parent.mkdir(parents=True, exist_ok=True)
-    file.write_text(template.render(up=up, **facts), "utf-8")
+    html = BeautifulSoup(template.render(up=up, **facts), "html.parser")
+    _make_tables_accessible(html)
+    _set_sizes(html, file.parent)
+    file.write_text(str(html), "utf-8")
+
+
+def _make_tables_accessible(page: BeautifulSoup) -> None:
+    """Let the keyboard scroll every table, and turn empty headings into plain cells."""
+    for table in page.find_all("table"):
+        heading = table.find_previous(HEADINGS)
+        frame = page.new_tag("div", attrs={"class": "wide", "tabindex": "0"})
+        frame["role"] = "group"
+        frame["aria-label"] = heading.get_text().strip() if heading else "table"
+        table.wrap(frame)
+    for heading in page.find_all("th"):
+        if not heading.get_text().strip():
+            heading.name = "td"
+
+
+def _set_sizes(page: BeautifulSoup, folder: Path) -> None:
+    """Name the size of every picture that is a file, so that no text moves when it loads."""
+    for picture in page.find_all("img", src=True, width=False):
+        file = folder / picture["src"]
+        if file.suffix in PICTURES and file.is_file():
+            size = size_of(file)
+            if size is not None:
+                picture["width"] = str(size.width)
+                picture["height"] = str(size.height)
 
 
 def _with_living_links(repository: Repository, site: Path, file: Path) -> str:

@@ -14,9 +14,10 @@ export const METHODS = { mae: MAE, sage: SAGE, spice: SPICE, comas: CoMAS, conl:
 
 /** The models of the page: the untrained one, and those that a method has trained. */
 export class Models {
-  constructor({ model, tokenizer, weights }) {
+  /** `packedWeights(part)` resolves to the packed weights: "base", or "trained" by name. */
+  constructor({ model, tokenizer }, packedWeights) {
     this.config = model;
-    this.weights = weights;
+    this.packedWeights = packedWeights;
     this.tokenizer = new Tokenizer(tokenizer);
     this.loaded = new Map();
   }
@@ -31,10 +32,12 @@ export class Models {
   async load(name) {
     const { shapes } = this.config;
     if (name === "base") {
-      return new Model(this.config, await readBase(shapes, this.weights.base), this.tokenizer);
+      const tensors = await readBase(shapes, await this.packedWeights("base"));
+      return new Model(this.config, tensors, this.tokenizer);
     }
     const base = await this.find("", "", false);
-    const tensors = await readTrained(shapes, base.tensors, this.weights.trained[name]);
+    const packed = await this.packedWeights("trained");
+    const tensors = await readTrained(shapes, base.tensors, packed[name]);
     return new Model(this.config, tensors, this.tokenizer);
   }
 }
@@ -81,7 +84,7 @@ async function sampled(models, settings, limit, turn, number) {
   const sample = JSON.stringify([weights, options, turn.prompt]);
   if (!SAMPLED.has(sample)) {
     const model = await models.find(method, turn.policy, isTrained);
-    SAMPLED.set(sample, model.reply(turn.prompt, options));
+    SAMPLED.set(sample, await model.reply(turn.prompt, options));
   }
   return SAMPLED.get(sample);
 }

@@ -5,9 +5,22 @@
 
 import { uniforms } from "./noise.js";
 
+const LONGEST_TASK = 25; // ms; after 50 a visitor feels that the page does not answer
+
+let lastPause = 0;
+
+/** Let the browser draw and answer the visitor, if the model has computed long enough. */
+async function pauseWhenDue() {
+  if (performance.now() - lastPause < LONGEST_TASK) return;
+  await new Promise((resolve) => setTimeout(resolve));
+  lastPause = performance.now();
+}
+
 /** Return the bytes of base64 text that holds gzipped data. */
 async function unpacked(base64) {
-  const packed = Uint8Array.from(atob(base64), (character) => character.charCodeAt(0));
+  const text = atob(base64);
+  const packed = new Uint8Array(text.length); // Uint8Array.from takes many times as long
+  for (let i = 0; i < packed.length; i++) packed[i] = text.charCodeAt(i);
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("gzip"));
   return new Response(stream).arrayBuffer();
 }
@@ -100,22 +113,23 @@ export class Model {
   }
 
   /**
-   * Answer a prompt with the noise of `key`; return the text.
+   * Answer a prompt with the noise of `key`; resolve to the text.
    *
    * Temperature 0 takes the most probable token. The reply ends with the end token or at `limit`.
    */
-  reply(prompt, { key, temperature, limit }) {
+  async reply(prompt, { key, temperature, limit }) {
     const text = `<bos><user>${prompt}<assistant>`;
     const ids = this.tokenizer.encode(text);
-    return this.tokenizer.decode(this.generate(ids, { key, temperature, limit }));
+    return this.tokenizer.decode(await this.generate(ids, { key, temperature, limit }));
   }
 
-  generate(promptIds, { key, temperature, limit }) {
+  async generate(promptIds, { key, temperature, limit }) {
     const room = Math.min(limit, this.config.context - promptIds.length);
     const noise = uniforms(key);
-    let { cache, hidden } = this.read(promptIds);
+    let { cache, hidden } = await this.read(promptIds);
     const completion = [];
     while (completion.length < room) {
+      await pauseWhenDue();
       const token = choose(this.logits(hidden), temperature, noise.next().value);
       completion.push(token);
       if (token === this.config.end) break;
@@ -124,13 +138,16 @@ export class Model {
     return completion;
   }
 
-  /** Read a prompt; return the cache and the last hidden state. A prompt in a row is read once. */
-  read(promptIds) {
+  /** Read a prompt; resolve to the cache and the last hidden state. A repeated one is read once. */
+  async read(promptIds) {
     if (this.lastPrompt.ids.join() !== promptIds.join()) {
       const layers = Array(this.config.layers).fill(null);
       const cache = layers.map(() => ({ keys: [], values: [] }));
       let hidden = null;
-      promptIds.forEach((id, position) => (hidden = this.step(id, position, cache)));
+      for (const [position, id] of promptIds.entries()) {
+        await pauseWhenDue();
+        hidden = this.step(id, position, cache);
+      }
       this.lastPrompt = { ids: promptIds, cache, hidden };
     }
     const { cache, hidden } = this.lastPrompt;

@@ -6,7 +6,7 @@ import { Played, board, editForm, element, remarkOn, turns } from "./view.js";
 
 const byId = (id) => document.getElementById(id);
 const data = JSON.parse(byId("data").textContent);
-const models = new Models(data);
+const models = new Models(data, arrived);
 
 const state = {
   settings: readAddress(location.hash),
@@ -16,6 +16,17 @@ const state = {
   run: 0, // counts episodes, so that an older one does not overwrite a newer one
 };
 const controls = new Controls(byId("controls"), (settings) => begin(settings));
+
+/** Resolve to the content of an element after this script, once the browser has read all of it. */
+async function arrived(id) {
+  // A partly read element has nothing behind it.
+  const isRead = () => document.readyState !== "loading" || byId(id)?.nextSibling;
+  while (!isRead()) {
+    byId("status").textContent = "the model is loading";
+    await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  return JSON.parse(byId(id).textContent);
+}
 
 /** Let the browser draw before a model speaks on. */
 function pause() {
@@ -28,6 +39,7 @@ async function begin(settings) {
   state.shown = Infinity;
   history.replaceState(null, "", writeAddress(settings));
   controls.show(settings);
+  if (state.played === null) introduce();
   await playOn();
 }
 
@@ -54,29 +66,36 @@ function isComplete() {
   return state.shown >= state.played.replies.length;
 }
 
-function show() {
-  const { played } = state;
+/** Show what is known of an episode before it is played. */
+function introduce() {
   byId("about").replaceChildren(...about());
   byId("remark").replaceChildren(element("p", {}, remark()));
+  showPython();
+  showPaper();
+}
+
+function show() {
+  const { played } = state;
+  introduce();
   const waiting = element("p", { class: "waiting" }, "The pay is settled after the last turn.");
   byId("board").replaceChildren(...(isComplete() ? board(played) : [waiting]));
   byId("turns").replaceChildren(...turns(played, state.shown));
   byId("undo").hidden = state.edits.size === 0;
+  byId("restart").disabled = false;
   byId("next").disabled = isComplete();
   byId("all").disabled = isComplete();
   byId("restart").classList.toggle("primary", isComplete());
   byId("next").classList.toggle("primary", !isComplete());
-  showPython();
-  showPaper();
   const count = played.replies.length;
   const place = isComplete() ? `all ${count} turns` : `${state.shown} of ${count} turns`;
   byId("status").textContent = place;
 }
 
 function remark() {
-  if (!isComplete()) return "Who will be paid for what? Guess before the last turn.";
-  const isCurated = state.edits.size === 0 && isFirst(state.settings);
-  return isCurated ? INTRODUCTIONS[state.settings.method].remark : remarkOn(state.played);
+  const { played, settings, edits } = state;
+  if (played && !isComplete()) return "Who will be paid for what? Guess before the last turn.";
+  if (edits.size === 0 && isFirst(settings)) return INTRODUCTIONS[settings.method].remark;
+  return played ? remarkOn(played) : "";
 }
 
 function about() {

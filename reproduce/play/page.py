@@ -38,7 +38,7 @@ MODULES = (
 IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)
 EXPORT = re.compile(r"^export ", re.MULTILINE)
 DATA = re.compile(
-    r'<script type="application/json" id="data">(.*?)</script>', re.DOTALL
+    r'<script type="application/json" id="(\w+)">(.*?)</script>', re.DOTALL
 )
 
 
@@ -61,12 +61,14 @@ def data(packed: Mapping[str, Any]) -> dict[str, Any]:
 
 def render(content: Mapping[str, Any]) -> str:
     """Return the page with this data."""
-    # No "<" may end the script that holds the data.
-    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    tables_and_gains = dict(content)
+    packed = tables_and_gains.pop("weights")
     parts = {
         "STYLE": STYLE.read_text(encoding="utf-8").strip(),
-        "DATA": text.replace("<", "\\u003c"),
+        "DATA": _json(tables_and_gains),
         "SCRIPT": script(),
+        "BASE": _json(packed["base"]),
+        "TRAINED": _json(packed["trained"]),
     }
     page = TEMPLATE.read_text(encoding="utf-8")
     for name, part in parts.items():
@@ -74,10 +76,18 @@ def render(content: Mapping[str, Any]) -> str:
     return page
 
 
+def _json(content: Any) -> str:
+    text = json.dumps(content, ensure_ascii=False, separators=(",", ":"))
+    # No "<" may end the script that holds the data.
+    return text.replace("<", "\\u003c")
+
+
 def read_data(page: str) -> dict[str, Any]:
-    """Return the data of a page that `render` made."""
-    match = DATA.search(page)
-    if match is None:
-        raise ValueError("the page holds no data")
-    content: dict[str, Any] = json.loads(match[1])
-    return content
+    """Return the data of a page that `render` made; raise ValueError if a part is missing."""
+    parts = {}
+    for match in DATA.finditer(page):
+        parts[match[1]] = json.loads(match[2])
+    if parts.keys() != {"data", "base", "trained"}:
+        raise ValueError(f"the page must hold data, base and trained; got {[*parts]}")
+    packed = {"base": parts["base"], "trained": parts["trained"]}
+    return {**parts["data"], "weights": packed}

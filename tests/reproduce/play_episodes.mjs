@@ -7,7 +7,7 @@ import { readFileSync } from "node:fs";
 import { Models, play } from "../../reproduce/play/episode.js";
 
 const [data, requests] = process.argv.slice(2).map((file) => JSON.parse(readFileSync(file)));
-const models = new Models(data);
+const models = new Models(data, async (part) => data.weights[part]);
 const episodes = [];
 for (const { settings, edits } of requests) {
   const texts = new Map(Object.entries(edits).map(([number, text]) => [Number(number), text]));

@@ -1,6 +1,7 @@
 """What smaller pages compute, on made-up records: mechanisms, costs, spreads, snapshots."""
 
 import json
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -18,6 +19,7 @@ from reproduce.analysis import (
     snapshots,
     verdicts,
 )
+from reproduce.analysis.evidence import RunFolders
 from tinyworld import tasks
 from tools import readme_numbers
 
@@ -25,31 +27,26 @@ LABELS = {"comas": "CoMAS"}
 
 
 @pytest.fixture
-def warned(tmp_path: Path) -> Path:
+def finished(tmp_path: Path) -> RunFolders:
     """Two seeds of one run, in which a filter acts often and a reward hardly ever."""
     for seed, share in enumerate((0.1, 0.2)):
         recorder = Recorder(tmp_path / f"mae-s{seed}")
         summary = {
+            "steps": 9,
             "acted": {"filter": 0.9, "reward of judge": share},
-            "warnings": ["reward is idle"] * seed,
         }
         write_json(recorder.out / "summary.json", summary)
-    return tmp_path
+        config = {"method": "mae", "model": "tiny"}
+        write_json(recorder.out / "config.json", config)
+    return RunFolders(tmp_path, {"mae": [0, 1]})
 
 
-def test_a_mechanism_that_hardly_acts_is_idle(warned: Path) -> None:
-    table = mechanisms.acted_table(warned, {"mae": [0, 1]}, ["mae"])
+def test_a_mechanism_that_hardly_acts_is_idle(finished: RunFolders) -> None:
+    table = mechanisms.acted_table(finished, ["mae"])
     assert table["mechanism"].tolist() == ["filter", "reward of judge"]
     assert table["share of"].tolist() == ["steps", "samples"]
     assert table["acted"].tolist() == approx([0.9, 0.15])
     assert table["verdict"].tolist() == ["acts", "idle"]
-
-
-def test_warnings_are_listed_by_run_and_seed(warned: Path) -> None:
-    table = mechanisms.warning_table(warned, {"mae": [0, 1]}, ["mae"])
-    assert table.to_dict("records") == [
-        {"run": "mae", "seed": 1, "warning": "reward is idle"}
-    ]
 
 
 def test_the_readme_has_the_gain_over_shuffled_rewards(tmp_path: Path) -> None:
@@ -61,12 +58,17 @@ def test_the_readme_has_the_gain_over_shuffled_rewards(tmp_path: Path) -> None:
             if name:  # only CoNL's gains have a second setting
                 rows.append(ledger_row(paper=paper.key, claim=name))
     rows[0] = ledger_row(paper="mae", claim=rows[0]["claim"], over_control=np.nan)
-    folder = tmp_path / "results/standard/claims"
+    standard = tmp_path / "results" / "standard"
+    folder = standard / "claims"
     folder.mkdir(parents=True)
     pd.DataFrame(rows).to_csv(folder / "ledger.csv", index=False)
+    records = readme_numbers.ROOT / "results" / "standard" / "records"
+    shutil.copytree(records, standard / "records")
     table = readme_numbers.take(tmp_path)
     over_shuffled = table["over shuffled rewards"].tolist()
     assert over_shuffled == ["not run"] + ["+1.0 [-1.0, +3.0]"] * 4
+    harm = table["shuffled rewards over the untrained model"]
+    assert harm.str.fullmatch(r"[+-][\d.]+ \[[+-][\d.]+, [+-][\d.]+\]").all()
 
 
 def test_the_readme_counts_verdicts_in_the_groups_of_the_report(tmp_path: Path) -> None:

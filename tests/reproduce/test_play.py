@@ -235,6 +235,23 @@ class TestThePage:
         )
         assert len(text.encode()) < 3_000_000
 
+    def test_the_program_and_the_untrained_model_come_before_the_trained_ones(
+        self,
+    ) -> None:
+        text = PAGE.read_text(encoding="utf-8")
+        program = text.index('<script type="module" async>')
+        untrained = text.index('<script type="application/json" id="base">')
+        trained = text.index('<script type="application/json" id="trained">')
+        assert program < untrained < trained
+        # What a visitor waits for before the page can be used.
+        assert program + len(page.script()) < 300_000
+
+    def test_a_page_without_its_weights_is_refused(self) -> None:
+        text = PAGE.read_text(encoding="utf-8")
+        start = text.index('<script type="application/json" id="base">')
+        with pytest.raises(ValueError, match="must hold data, base and trained"):
+            page.read_data(text[:start])
+
     def test_it_leads_to_the_claims_the_project_and_the_papers(
         self, data: dict[str, Any]
     ) -> None:

@@ -47,6 +47,7 @@ def test_the_page_of_a_finished_run_shows_completions_as_text(tmp_path: Path) ->
     assert not page.tags & FORBIDDEN_TAGS - {"object"}
     anchors = {link.removeprefix("#") for link in page.links if link.startswith("#")}
     assert anchors <= page.ids
+    assert "main" in page.tags
 
 
 def test_the_page_of_a_run_has_replies_without_a_reward_and_dialogues(
