@@ -151,16 +151,27 @@ def _add_pictures(rows: Sequence[Row]) -> None:
 
 
 def _span(rows: Sequence[Row]) -> float:
-    """Return how far a scale reaches from zero: over most of the numbers of some rows."""
-    sizes = []
-    for row in rows:
-        sizes += [abs(row[name]) for name in NUMBERS if row[name] is not None]
+    """Return how far a scale reaches from zero: over most of the numbers of some rows.
+
+    It covers all numbers of headline claims, and of a row that stands alone.
+    """
+    sizes = sorted(_sizes(rows))
     if not sizes:
         return 0.0
-    sizes.sort()
     last = len(sizes) - 1
     index = last if len(rows) == 1 else int(LONGEST * last)
-    return float(sizes[index])
+    headline = [row for row in rows if row["tests"] == "headline"]
+    return max([sizes[index], *_sizes(headline)])
+
+
+def _sizes(rows: Sequence[Row]) -> list[float]:
+    """Return how far the numbers of some rows are from zero."""
+    sizes = []
+    for row in rows:
+        for name in NUMBERS:
+            if row[name] is not None:
+                sizes.append(abs(float(row[name])))
+    return sizes
 
 
 def picture(row: Row, span: float) -> Row | None:

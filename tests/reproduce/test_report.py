@@ -152,14 +152,26 @@ def test_a_short_preset_stands_beside_the_evidence(results: Plan) -> None:
     assert "1 of your 1 effects lie inside the interval" in text
 
 
+def row_of_effect(effect: float, tests: str = "other") -> report_claims.Row:
+    row = dict.fromkeys(report_claims.NUMBERS) | {"effect": effect}
+    return row | {"paper": "mae", "unit": "points", "tests": tests, "beside": None}
+
+
 def test_claims_of_a_paper_in_points_share_one_scale() -> None:
-    rows = []
-    for effect in (1.0, 10.0):
-        row = dict.fromkeys(report_claims.NUMBERS) | {"effect": effect}
-        rows.append(row | {"paper": "mae", "unit": "points", "beside": None})
+    rows = [row_of_effect(1), row_of_effect(10)]
     report_claims._add_pictures(rows)
     first, second = rows
     assert first["picture"]["span"] == second["picture"]["span"]
+
+
+def test_a_headline_claim_lies_inside_the_scale() -> None:
+    usual = [row_of_effect(1) for _ in range(20)]
+    outlier = [row_of_effect(30)]
+    report_claims._add_pictures(usual + outlier)
+    assert usual[0]["picture"]["span"] == 1
+    headline = [row_of_effect(10, "headline")]
+    report_claims._add_pictures(usual + outlier + headline)
+    assert usual[0]["picture"]["span"] == 10
 
 
 WORDS = {
