@@ -75,6 +75,11 @@ export function readAddress(hash) {
   };
 }
 
+/** Whether an address such as #mae/17/1/before/step asks for the first turn alone. */
+export function isForLecture(hash) {
+  return hash.endsWith("/step");
+}
+
 export function writeAddress({ method, seed, temperature, isTrained }) {
   return `#${method}/${seed}/${temperature}/${isTrained ? "after" : "before"}`;
 }

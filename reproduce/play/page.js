@@ -1,6 +1,8 @@
 // The page: plays the chosen episode, shows it turn by turn, and plays on from changed replies.
 
-import { Controls, INTRODUCTIONS, isFirst, readAddress, writeAddress } from "./controls.js";
+import {
+  Controls, INTRODUCTIONS, isFirst, isForLecture, readAddress, writeAddress,
+} from "./controls.js";
 import { Models, play } from "./episode.js";
 import { Played, board, editForm, element, remarkOn, turns } from "./view.js";
 
@@ -33,10 +35,11 @@ function pause() {
   return new Promise((resolve) => setTimeout(resolve));
 }
 
-async function begin(settings) {
+/** Begin an episode; a lecture begins with its first turn alone. */
+async function begin(settings, isLecture = false) {
   state.settings = settings;
   state.edits = new Map();
-  state.shown = Infinity;
+  state.shown = isLecture ? 1 : Infinity;
   history.replaceState(null, "", writeAddress(settings));
   controls.show(settings);
   if (state.played === null) introduce();
@@ -92,8 +95,9 @@ function show() {
 }
 
 function remark() {
-  const { played, settings, edits } = state;
-  if (played && !isComplete()) return "Who will be paid for what? Guess before the last turn.";
+  const { played, settings, edits, shown } = state;
+  const isOpen = played ? !isComplete() : shown < Infinity;
+  if (isOpen) return "Who will be paid for what? Guess before the last turn.";
   if (edits.size === 0 && isFirst(settings)) return INTRODUCTIONS[settings.method].remark;
   return played ? remarkOn(played) : "";
 }
@@ -143,7 +147,7 @@ function step(shown) {
   state.shown = shown;
   show();
   if (!isComplete()) showTurn(shown - 1);
-  else byId("board-title").scrollIntoView({ block: "start" });
+  else byId("remark").scrollIntoView({ block: "start" });
 }
 
 byId("restart").addEventListener("click", () => {
@@ -201,6 +205,6 @@ byId("board").addEventListener("click", (event) => {
   turn.focus({ preventScroll: true });
 });
 
-addEventListener("hashchange", () => begin(readAddress(location.hash)));
+addEventListener("hashchange", () => begin(readAddress(location.hash), isForLecture(location.hash)));
 
-begin(state.settings);
+begin(state.settings, isForLecture(location.hash));

@@ -195,6 +195,21 @@ class TestSameAsPython:
             ]
             assert verdict == expected, (question, answer)
 
+    def test_an_address_may_ask_for_the_first_turn_alone(self, tmp_path: Path) -> None:
+        script = tmp_path / "address.mjs"
+        module = (page.HERE / "controls.js").as_uri()
+        script.write_text(
+            f"import {{ isForLecture, readAddress }} from {json.dumps(module)};\n"
+            "const read = (hash) => ({ ...readAddress(hash), lecture: isForLecture(hash) });\n"
+            'const addresses = ["#sage/5/0.5/after/step", "#sage/5/0.5/after"];\n'
+            "console.log(JSON.stringify(addresses.map(read)));\n"
+        )
+        lecture, usual = json.loads(run_node(str(script)))
+        assert lecture["seed"] == 5
+        assert lecture["isTrained"]
+        assert lecture["lecture"]
+        assert usual == lecture | {"lecture": False}
+
     def test_the_joined_script_parses(self, tmp_path: Path) -> None:
         script = tmp_path / "page.mjs"
         script.write_text(page.script(), encoding="utf-8")
