@@ -19,10 +19,8 @@ from reproduce.analysis import records
 
 PROVENANCE = "provenance.json"
 KEYS = ["run", "seed"]
-BY_LIST = (
-    records.ANSWERS,
-    records.CONVERSATIONS,
-)  # whose rows name a list of questions
+# Files whose rows name a list of questions.
+BY_LIST = (records.ANSWERS, records.CONVERSATIONS)
 
 
 def join(folders: Sequence[Path], out: Path) -> None:
