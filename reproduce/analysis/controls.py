@@ -14,7 +14,8 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from reproduce.analysis import crossed, five_methods, standins, tables
+from reproduce.analysis import crossed, five_methods, tables
+from reproduce.analysis import evidence as recorded
 
 # What each control pays, in the order of the table.
 CONTROLS = {
@@ -75,11 +76,41 @@ class Evidence:
     """What the runs of all arms recorded."""
 
     answers: pd.DataFrame  # of `five_methods.read_answers`, by label
-    training: five_methods.Training
+    training: five_methods.Training  # of `five_methods.read_training`, by label
 
     def tokens(self, label: str) -> float:
         """Return the number of tokens that an arm writes in training, averaged over seeds."""
         return float(self.training.totals[label].mean())
+
+
+def step_columns() -> list[str]:
+    """Return the metrics of training steps that `read` needs, for `records.pack`."""
+    return [five_methods.TOKENS, five_methods.VALIDATION]
+
+
+def read(folders: recorded.Evidence, arms: Sequence[Arm]) -> Evidence:
+    """Read the runs of all arms, from their folders or from committed records."""
+    answers = []
+    curves = []
+    for arm in arms:
+        units = _units(folders, arm)
+        for is_trained, stage in enumerate(("before", "after")):
+            asked = folders.answers(arm.run, stage=stage)
+            named = asked.assign(method=arm.label, unit=asked["seed"].map(units))
+            answers.append(named.assign(trained=bool(is_trained)))
+        steps = folders.step_metrics(arm.run)
+        curves.append(steps.assign(method=arm.label, unit=steps["seed"].map(units)))
+    together = pd.concat(answers, ignore_index=True)
+    training = five_methods.training_of(pd.concat(curves, ignore_index=True))
+    return Evidence(five_methods.common_questions(together), training)
+
+
+def _units(folders: recorded.Evidence, arm: Arm) -> dict[int, str]:
+    """Return the unit of replication of each seed, see `crossed.units_of`."""
+    summaries = folders.summaries(arm.run)
+    seeds = [summary.seed for summary in summaries]
+    backbones = [summary.backbone for summary in summaries]
+    return dict(zip(seeds, crossed.units_of(backbones, seeds), strict=True))
 
 
 @dataclass(frozen=True)
@@ -238,7 +269,7 @@ def readable(arms: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def seeds(runs: standins.Runs, arms: Sequence[Arm]) -> str:
+def seeds(runs: recorded.Runs, arms: Sequence[Arm]) -> str:
     """Say how many seeds the arms have: "1 seed each", or "3 to 5 seeds each"."""
     counts = [len(runs[arm.run]) for arm in arms]
     fewest = min(counts)

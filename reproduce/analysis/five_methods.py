@@ -16,6 +16,10 @@ from reproduce.analysis.crossed_judges import with_limits
 from reproduce.analysis.stats import Array
 
 FIVE = ["MAE", "SAGE", "SPICE", "CoMAS", "CoNL"]
+TOKENS = "generated"  # the metric of a step that counts them
+VALIDATION = (
+    "validation"  # the metric of a step in which validation questions were asked
+)
 EIGHTHS = 8  # points of the curve of correct rewards
 SHADES = ["#c6dbef", "#6baed6", "#fdd0a2", "#e6550d"]
 CURVE_COLUMNS = ["panel", "method", "seed", "x", "value"]
@@ -81,14 +85,17 @@ def read_training(
     folder: Path, runs: standins.Runs, labels: standins.Labels
 ) -> Training:
     """Read the metrics of the runs in `labels`."""
-    curves = standins.curves(
-        folder, runs, labels
-    ).copy()  # in one piece: it has many columns
-    curves["generated"] = curves["generated"].fillna(0)
-    curves["tokens"] = curves.groupby(["method", "seed"])["generated"].cumsum()
-    validated = curves.dropna(subset=["validation"])
-    validated = validated.assign(accuracy=100 * validated["validation"])
-    totals = curves.groupby(["method", "seed"], sort=False)["generated"].sum()
+    return training_of(standins.curves(folder, runs, labels))
+
+
+def training_of(steps: pd.DataFrame) -> Training:
+    """Return what runs recorded, given their step metrics with columns method, seed and step."""
+    curves = steps.copy()  # in one piece: it has many columns
+    curves[TOKENS] = curves[TOKENS].fillna(0)
+    curves["tokens"] = curves.groupby(["method", "seed"])[TOKENS].cumsum()
+    validated = curves.dropna(subset=[VALIDATION])
+    validated = validated.assign(accuracy=100 * validated[VALIDATION])
+    totals = curves.groupby(["method", "seed"], sort=False)[TOKENS].sum()
     return Training(curves, validated, totals)
 
 
@@ -166,16 +173,20 @@ def read_answers(
     """Read the answers, before and after training, to the questions that all runs answered."""
     answers = standins.read(folder, runs, labels, "scores")
     is_vanilla = answers["strategy"] == "vanilla"
-    answers = answers[is_vanilla].dropna(subset=["correct"])
-    questions = [set(part["question"]) for _, part in answers.groupby("method")]
-    common = set.intersection(*questions)
-    answers = answers[answers["question"].isin(common)]
+    answers = common_questions(answers[is_vanilla])
     return answers.assign(
-        benchmark="test",
         found=answers["answer"] != "",
-        item=answers["question"],
         trained=answers["stage"] == "after",
     )
+
+
+def common_questions(answers: pd.DataFrame) -> pd.DataFrame:
+    """Return the answers to the questions that all methods answered, as one benchmark."""
+    checked = answers.dropna(subset=["correct"])
+    questions = [set(part["question"]) for _, part in checked.groupby("method")]
+    common = set.intersection(*questions)
+    shared = checked[checked["question"].isin(common)]
+    return shared.assign(benchmark="test", item=shared["question"])
 
 
 def gain_of(answers: pd.DataFrame, method: str) -> pd.Series:

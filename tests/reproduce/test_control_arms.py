@@ -5,12 +5,16 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
+import pretend_runs
 import pytest
+from pandas.testing import assert_frame_equal
 from pytest import approx
 
+from coevolve.runs.record import Recorder
 from reproduce import registry
-from reproduce.analysis import controls, five_methods
+from reproduce.analysis import controls, five_methods, records
 from reproduce.analysis.controls import Arm, Evidence
+from reproduce.analysis.evidence import RunFolders
 
 ROOT = Path(__file__).parents[2]
 OWN_RUNS = {"MAE": "mae_half", "CoNL": "conl"}
@@ -101,10 +105,52 @@ def test_every_arm_of_the_table_has_a_run() -> None:
     }
     arms = controls.arms_of(own_runs, list(controls.CONTROLS))
     runs = [one.run for one in arms]
-    assert set(runs) == set(entries.artefacts["controls"].runs)
+    assert set(runs) == set(entries.artefacts["control_records"].runs)
     for one in arms:
         control = entries.runs[one.run].overrides.get("control", "")
         assert control == ("" if one.name == controls.OWN else one.name)
+
+
+@pytest.fixture
+def folders(tmp_path: Path) -> RunFolders:
+    """Pretend runs of all arms, a seed for each of two backbones."""
+    runs = {one.run: pretend_runs.SEEDS for one in ARMS}
+    for run, seeds in runs.items():
+        for seed in seeds:
+            recorder = Recorder(tmp_path / f"{run}-s{seed}")
+            pretend_runs.write(recorder, run, seed)
+    return RunFolders(tmp_path, runs)
+
+
+def test_arms_are_read_from_their_runs_as_the_five_methods_are(
+    folders: RunFolders,
+) -> None:
+    labels = controls.labels_of(ARMS)
+    found = controls.read(folders, ARMS)
+    answers = five_methods.read_answers(folders.folder, folders.runs, labels)
+    keys = ["method", "trained", "seed", "item", "unit", "correct"]
+    order = keys[:4]
+    assert_frame_equal(
+        found.answers[keys].sort_values(order, ignore_index=True),
+        answers[keys].sort_values(order, ignore_index=True),
+        check_dtype=False,
+    )
+    training = five_methods.read_training(folders.folder, folders.runs, labels)
+    pd.testing.assert_series_equal(found.training.totals, training.totals)
+    looks = ["method", "seed", "unit", "step", "tokens", "accuracy"]
+    assert_frame_equal(
+        found.training.validated[looks].reset_index(drop=True),
+        training.validated[looks].reset_index(drop=True),
+    )
+
+
+def test_committed_records_give_the_same_table(folders: RunFolders) -> None:
+    home = folders.folder / "records"
+    records.pack(folders, home, controls.step_columns())
+    from_folders = controls.weigh(controls.read(folders, ARMS), ARMS)
+    from_records = controls.weigh(controls.read(records.Records(home), ARMS), ARMS)
+    assert_frame_equal(from_folders, from_records, rtol=1e-4)
+    assert from_folders["over"].notna().sum() == 6
 
 
 def test_arms_with_as_many_tokens_are_compared_on_test_questions(
