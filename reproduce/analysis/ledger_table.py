@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from reproduce import HOME
-from reproduce.analysis import verdicts, writing
+from reproduce.analysis import one_out, verdicts, writing
 from reproduce.analysis.claims import OVER_CONTROL
 from reproduce.places import artefact_of
 from reproduce.registry import read, read_toml
@@ -21,7 +21,9 @@ NOTE = (
     "*here* is the effect of the reproduction with its 95 % interval, in points for shares of "
     "answers and otherwise in the metric's own unit. A positive effect supports the claim; "
     "ratios and shares are shown as measured. *the paper's* is the effect that the paper prints, "
-    "for an order or a peak that of the step or side which is named."
+    "for an order or a peak that of the step or side which is named. *remark* says what a verdict "
+    "rests on: gates that the backbones miss, other verdicts that the claim would have without one "
+    "of its backbones, and intervals that exclude zero before the correction for many tests only."
 )
 MORE = (
     "[How verdicts are given](../../../docs/ledger.md) · [all columns](table.csv): seeds, units, "
@@ -36,9 +38,9 @@ FILES = {  # which file of an artefact shows a place of a paper best
 def complete(ledger: pd.DataFrame, remarks: pd.DataFrame) -> pd.DataFrame:
     """Return every column of a ledger in words, a row per claim.
 
-    `remarks` has the columns replies and backbone, by claim.
+    `remarks` is of `remarks.beside`.
     """
-    beside = remarks.reindex(ledger["claim"]).fillna("")
+    beside = remarks.reindex(ledger["claim"])
     control = ledger[list(OVER_CONTROL)].set_axis(["effect", "low", "high"], axis=1)
     return pd.DataFrame(
         {
@@ -57,12 +59,17 @@ def complete(ledger: pd.DataFrame, remarks: pd.DataFrame) -> pd.DataFrame:
             "where": ledger["where"],
             "why": ledger["why"],
             "backbone": beside["backbone"].to_numpy(),
+            "without one backbone": beside["stability"].to_numpy(),
+            "limits": beside["limits"].to_numpy(),
         }
     )
 
 
-def short(ledger: pd.DataFrame) -> pd.DataFrame:
-    """Return what a reader needs first. The reason of a verdict stands beside its numbers."""
+def short(ledger: pd.DataFrame, remarks: pd.DataFrame) -> pd.DataFrame:
+    """Return what a reader needs first. The reason of a verdict stands beside its numbers.
+
+    `remarks` is of `remarks.beside`.
+    """
     printed = ledger["paper_effect"].map("{:+.3g}".format, na_action="ignore")
     here = []
     for effect, why in zip(_effects(ledger), ledger["why"], strict=True):
@@ -74,9 +81,21 @@ def short(ledger: pd.DataFrame) -> pd.DataFrame:
             "claim": ledger["says"],
             "here": here,
             "the paper's": printed,
+            "remark": _remarks(remarks.reindex(ledger["claim"])),
             "where": ledger["where"],
         }
     )
+
+
+def _remarks(beside: pd.DataFrame) -> list[str]:
+    """Return what a verdict rests on, a text per row of `remarks.beside`."""
+    texts = []
+    for row in beside.itertuples():
+        backbone = f"the backbone {row.backbone}" if row.backbone else ""
+        stability = "" if row.stability == one_out.KEPT else row.stability
+        parts = [backbone, stability, row.limits]
+        texts.append("; ".join(filter(None, parts)))
+    return texts
 
 
 def _names(ledger: pd.DataFrame) -> pd.Series:
@@ -105,6 +124,23 @@ def headline(ledger: pd.DataFrame) -> str:
     for group, count in verdicts.counts_of(ledger["verdict"]).items():
         parts.append(f"{count} {group}")
     return f"{len(ledger)} claims: {' · '.join(parts)}"
+
+
+def against(ledger: pd.DataFrame) -> str:
+    """Return how many differences of each group lean against their claim, as a sentence.
+
+    Ratios and shares are left out: they are judged by their size.
+    """
+    differences = ledger[(ledger["kind"] != "ratio") & ledger["effect"].notna()]
+    groups = differences["verdict"].map(verdicts.group_of)
+    parts = []
+    for group in verdicts.GROUPS:
+        effects = differences.loc[groups == group, "effect"]
+        if len(effects):
+            parts.append(f"{(effects < 0).sum()} of {len(effects)} *{group}*")
+    if not parts:
+        return "No difference was measured."
+    return f"Differences that lean against their claim: {', '.join(parts)}."
 
 
 def addresses(ledger: pd.DataFrame, preset: str) -> list[str]:
@@ -138,10 +174,11 @@ def save(ledger: pd.DataFrame, remarks: pd.DataFrame, out: Path, preset: str) ->
     """
     out.mkdir(parents=True, exist_ok=True)
     writing.write_csv(complete(ledger, remarks), out / "table.csv")
-    table = short(ledger)
+    table = short(ledger, remarks)
     paragraphs = [
         f"# {TITLE}",
         f"**{headline(ledger)}** (tiny world, preset {preset})",
+        against(ledger),
         NOTE,
         MORE,
         writing.markdown_table(table, {"where": addresses(ledger, preset)}),

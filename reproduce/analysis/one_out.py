@@ -3,7 +3,7 @@
 A backbone is a unit that a replication would draw anew. The rules of the ledger stay the same.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,7 +14,9 @@ from reproduce.analysis.arms import Claim, Ledger
 from reproduce.analysis.evidence import Evidence, Runs, Summary
 
 COLUMNS = ["claim", "paper", "says", "verdict"]
-KEPT = "kept"
+KEPT = (
+    "kept"  # a column of `table`, and the word for a verdict that none of them changes
+)
 SIGN_TURNS = "sign turns"
 
 
@@ -114,6 +116,34 @@ def table(whole: pd.DataFrame, without: Mapping[str, pd.DataFrame]) -> pd.DataFr
     is_decidable = groups["verdict"] != verdicts.NOT_DECIDABLE
     loses = loses_data(whole, without)
     return rows[is_decidable & loses].reset_index()
+
+
+def in_words(
+    whole: pd.DataFrame, without: Mapping[str, pd.DataFrame]
+) -> dict[str, str]:
+    """Say for each claim of `table` whether its verdict rests on one backbone, by claim.
+
+    The words are KEPT, or those of other groups with the backbones that are left out, such as
+    "undecided without tiny-1 or tiny-3".
+    """
+    words = {}
+    rows = table(whole, without).set_index("claim")
+    for claim, verdict_of in rows.to_dict("index").items():
+        words[claim] = _changes(verdict_of, list(without))
+    return words
+
+
+def _changes(verdict_of: Mapping[str, str], left_out: Sequence[str]) -> str:
+    group = verdicts.group_of(verdict_of["verdict"])
+    backbones_of: dict[str, list[str]] = {}
+    for backbone in left_out:
+        verdict = verdict_of[backbone]
+        if verdicts.group_of(verdict) != group:
+            backbones_of.setdefault(verdict, []).append(backbone)
+    parts = []
+    for verdict, names in backbones_of.items():
+        parts.append(f"{verdict} without {' or '.join(names)}")
+    return "; ".join(parts) or KEPT
 
 
 def loses_data(whole: pd.DataFrame, without: Mapping[str, pd.DataFrame]) -> pd.Series:

@@ -1,4 +1,4 @@
-"""What else to know of a claim: what its arms were trained on, and what its backbones lack.
+"""What else to know of a claim: its training, what its backbones lack, how firm its verdict is.
 
 The cards of the embedded backbones say what they can do before any training. Loads no torch.
 """
@@ -9,7 +9,7 @@ from typing import Any
 
 import pandas as pd
 
-from reproduce.analysis import budgets
+from reproduce.analysis import budgets, one_out, verdicts
 from reproduce.analysis.evidence import Evidence
 from tinyworld import BACKBONES, gates
 from tinyworld.gates import FORMAT_GATE, GATES
@@ -57,6 +57,34 @@ def card(model: str) -> Card:
     if not path.is_file():
         return {}
     return json.loads(path.read_bytes())["figures"]
+
+
+def beside(
+    ledger: pd.DataFrame,
+    remarks: pd.DataFrame,
+    without: Mapping[str, pd.DataFrame],
+) -> pd.DataFrame:
+    """Return a row per claim of a ledger, by claim: replies, backbone, stability, limits.
+
+    `remarks` is of `table`, `without` of `one_out.ledgers`. `stability` says which backbone the
+    verdict rests on, and `limits` where the interval excludes zero though the verdict does not.
+    """
+    frame = remarks.set_index("claim").reindex(ledger["claim"])
+    stability = one_out.in_words(ledger, without)
+    frame["stability"] = frame.index.map(stability)
+    frame["limits"] = [limits(row) for row in ledger.to_dict("records")]
+    return frame.fillna("")
+
+
+def limits(row: Mapping[str, Any]) -> str:
+    """Say that a difference without a sign in its verdict has an interval on one side of zero."""
+    if row["kind"] == "ratio" or row["verdict"] in (verdicts.FOUND, verdicts.OPPOSITE):
+        return ""
+    if row["low"] > 0:
+        return "the interval is above zero, but not after the correction"
+    if row["high"] < 0:
+        return "the interval is below zero, but not after the correction"
+    return ""
 
 
 def _backbones(evidence: Evidence, arms: Sequence[str]) -> dict[str, None]:

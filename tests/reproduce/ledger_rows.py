@@ -10,6 +10,7 @@ def ledger_row(**changed: Any) -> dict[str, Any]:
         "paper": "mae",
         "where": "Table 1",
         "says": "better | or not",
+        "kind": "greater",
         "paper_effect": 3.0,
         "seeds": "3 / 1",
         "units": "3 / 1",

@@ -25,7 +25,8 @@ def ledger_of(*changes: dict[str, Any]) -> pd.DataFrame:
 
 def remarks_of(ledger: pd.DataFrame) -> pd.DataFrame:
     names = ledger["claim"].unique()
-    return pd.DataFrame({"replies": "5 / 0", "backbone": ""}, index=names)
+    blank = {"replies": "5 / 0", "backbone": "", "stability": "kept", "limits": ""}
+    return pd.DataFrame(blank, index=names)
 
 
 NOT_RUN = {
@@ -43,7 +44,7 @@ ROWS = ledger_of(
 
 
 def test_effects_have_intervals_and_reasons() -> None:
-    here = ledger_table.short(ROWS)["here"].tolist()
+    here = ledger_table.short(ROWS, remarks_of(ROWS))["here"].tolist()
     assert here == ["+2 [+1, +3]", "+2", "needs mae", "+2 [no limits] (a note)"]
 
 
@@ -52,6 +53,32 @@ def test_the_complete_table_has_the_gain_over_the_control() -> None:
     assert table["over its control"].tolist() == ["+1 [-1, +3]"] * 4
     assert table["smallest detectable effect"].tolist() == [1.5] * 4
     assert table["replies"].tolist() == ["5 / 0"] * 4
+
+
+def test_a_remark_joins_what_a_verdict_rests_on() -> None:
+    ledger = ledger_of({})
+    remarks = remarks_of(ledger)
+    assert ledger_table.short(ledger, remarks)["remark"].tolist() == [""]
+    remarks["backbone"] = "misses ranking 0.5"
+    remarks["stability"] = "undecided without tiny-1"
+    remarks["limits"] = "above zero"
+    assert ledger_table.short(ledger, remarks)["remark"].tolist() == [
+        "the backbone misses ranking 0.5; undecided without tiny-1; above zero"
+    ]
+
+
+def test_differences_against_their_claim_are_counted_and_ratios_are_not() -> None:
+    ledger = ledger_of(
+        {},
+        {"effect": -1.0, "verdict": verdicts.SMALLER},
+        {"effect": 1.0, "verdict": verdicts.NO_EFFECT},
+        {"effect": -1.0, "verdict": verdicts.OTHER_SIZE, "kind": "ratio"},
+        NOT_RUN,
+    )
+    assert ledger_table.against(ledger) == (
+        "Differences that lean against their claim: 0 of 1 *found*, "
+        "1 of 2 *no effect, or another size*."
+    )
 
 
 @pytest.fixture
@@ -74,9 +101,10 @@ def rows_of(page: str) -> list[list[str]]:
 
 
 def test_the_page_begins_with_the_counts_and_their_note(page: str) -> None:
-    title, counts, note, *_ = page.split("\n\n")
+    title, counts, against, note, *_ = page.split("\n\n")
     assert title == "# Verdict on each claim"
     assert counts.startswith(f"**{len(claims.CLAIMS)} claims: 0 found · 0 opposite · ")
+    assert against == "No difference was measured."
     assert "95 % interval" in note
     assert page.index("[all columns](table.csv)") < page.index("| verdict")
 
@@ -86,7 +114,7 @@ def test_the_verdict_of_every_claim_is_in_the_first_column(page: str) -> None:
     assert len(rows) == len(claims.CLAIMS)
     for first, *others in rows:
         assert first in verdicts.MEANINGS
-        assert len(others) == 5
+        assert len(others) == 6
 
 
 def test_every_place_that_is_reproduced_leads_to_its_table_or_figure(page: str) -> None:

@@ -77,6 +77,19 @@ def test_verdicts_are_compared_by_their_group() -> None:
     assert dict(table[SIGN_TURNS]) == {"a": True, "b": False, "c": False}
 
 
+def test_words_name_the_backbones_that_a_verdict_rests_on() -> None:
+    whole = ledger(a=verdicts.FOUND, b=verdicts.FOUND, c=verdicts.CANNOT)
+    first = ledger(a=verdicts.UNDECIDED, b=verdicts.FOUND, c=verdicts.CANNOT)
+    first["effect"] = whole["effect"] + 1.0
+    second = ledger(a=verdicts.FOUND, b=verdicts.FOUND, c=verdicts.CANNOT)
+    without = {"first": first, "second": second, "third": first}
+    assert one_out.in_words(whole, without) == {
+        "a": "undecided without first or third",
+        "b": KEPT,
+    }
+    assert one_out.in_words(whole, {}) == {}
+
+
 def test_a_claim_that_loses_no_data_is_left_out() -> None:
     whole = ledger(a=verdicts.FOUND, b=verdicts.FOUND)
     first = whole.copy()

@@ -1,8 +1,10 @@
 """Remarks beside claims: gates that a backbone misses, and backbones of the wrong strength."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
+from ledger_rows import ledger_row
 
 from coevolve.runs.record import Recorder, write_json
 from reproduce.analysis import claims, remarks
@@ -41,6 +43,25 @@ def test_a_figure_just_below_its_gate_is_not_rounded_up_to_it() -> None:
 
 def test_gates_that_are_passed_and_models_without_a_card_need_no_remark() -> None:
     assert remarks.missed_gates(["ranking"], [CARDS["tiny-large"], {}]) == ""
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({"verdict": "undecided"}, "the interval is above zero"),
+        ({"verdict": "undecided", "low": -3.0, "high": -1.0}, "the interval is below"),
+        ({"verdict": "undecided", "low": -1.0}, ""),
+        ({"verdict": "undecided", "low": float("nan"), "high": float("nan")}, ""),
+        ({"verdict": "found"}, ""),
+        ({"verdict": "other size", "kind": "ratio"}, ""),
+    ],
+)
+def test_an_interval_beside_zero_is_named_if_the_verdict_has_no_sign(
+    changes: dict[str, Any], words: str
+) -> None:
+    text = remarks.limits(ledger_row(**changes))
+    assert text.startswith(words)
+    assert bool(text) == bool(words)
 
 
 @pytest.mark.parametrize(
