@@ -143,6 +143,24 @@ def against(ledger: pd.DataFrame) -> str:
     return f"Differences that lean against their claim: {', '.join(parts)}."
 
 
+def firm(ledger: pd.DataFrame, remarks: pd.DataFrame) -> str:
+    """Return how many verdicts of each group no single backbone changes, as a sentence; or "".
+
+    `remarks` is of `remarks.beside`. Claims that lose no data without a backbone are left out.
+    """
+    stability = remarks.reindex(ledger["claim"])["stability"].to_numpy()
+    groups = ledger["verdict"].map(verdicts.group_of).to_numpy()
+    parts = []
+    for group in verdicts.GROUPS:
+        in_group = stability[(groups == group) & (stability != "")]
+        if len(in_group):
+            kept = (in_group == one_out.KEPT).sum()
+            parts.append(f"{kept} of {len(in_group)} *{group}*")
+    if not parts:
+        return ""
+    return f"Verdicts that stay, whichever backbone is left out: {', '.join(parts)}."
+
+
 def addresses(ledger: pd.DataFrame, preset: str) -> list[str]:
     """Return the file that shows each claim's place in its paper, from the ledger's folder.
 
@@ -178,7 +196,7 @@ def save(ledger: pd.DataFrame, remarks: pd.DataFrame, out: Path, preset: str) ->
     paragraphs = [
         f"# {TITLE}",
         f"**{headline(ledger)}** (tiny world, preset {preset})",
-        against(ledger),
+        f"{against(ledger)} {firm(ledger, remarks)}".strip(),
         NOTE,
         MORE,
         writing.markdown_table(table, {"where": addresses(ledger, preset)}),

@@ -25,7 +25,7 @@ def ledger_of(*changes: dict[str, Any]) -> pd.DataFrame:
 
 def remarks_of(ledger: pd.DataFrame) -> pd.DataFrame:
     names = ledger["claim"].unique()
-    blank = {"replies": "5 / 0", "backbone": "", "stability": "kept", "limits": ""}
+    blank = {"replies": "5 / 0", "backbone": "", "stability": "", "limits": ""}
     return pd.DataFrame(blank, index=names)
 
 
@@ -79,6 +79,23 @@ def test_differences_against_their_claim_are_counted_and_ratios_are_not() -> Non
         "Differences that lean against their claim: 0 of 1 *found*, "
         "1 of 2 *no effect, or another size*."
     )
+
+
+def test_verdicts_that_no_backbone_changes_are_counted() -> None:
+    ledger = ledger_of(
+        {"claim": "a"},
+        {"claim": "b"},
+        {"claim": "c"},
+        {"claim": "d", "verdict": verdicts.UNDECIDED},
+    )
+    remarks = remarks_of(ledger)
+    remarks["stability"] = ["kept", "undecided without tiny", "", "kept"]
+    assert ledger_table.firm(ledger, remarks) == (
+        "Verdicts that stay, whichever backbone is left out: "
+        "1 of 2 *found*, 1 of 1 *undecided*."
+    )
+    remarks["stability"] = ""
+    assert ledger_table.firm(ledger, remarks) == ""
 
 
 @pytest.fixture
