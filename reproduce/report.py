@@ -5,7 +5,6 @@ are named.
 """
 
 import html
-import json
 import re
 import shutil
 from collections import Counter
@@ -302,31 +301,25 @@ def _in_bold(line: str) -> str:
 
 
 def transcripts(plan: Plan, paper: str) -> list[dict[str, Any]]:
-    """Return episodes of a run of the paper's own method, see `transcripts.best_and_worst`.
+    """Return episodes of a run of the paper's own method, see `transcripts.of_run`.
 
     Their `turns` are all replies in order, each with the oracle's `mark`.
     """
     from coevolve.runs.record import rows_in_order
-    from reproduce.transcripts import best_and_worst, everything_read, mark
+    from reproduce.transcripts import everything_read, mark, of_run
 
     run = _first_trained(plan, paper)
     if run is None:
         return []
-    path = plan.folder / run.id / "episodes.jsonl"
-    if not path.is_file():
-        return []
-    episodes = []
-    for line in path.read_bytes().splitlines(keepends=True):
-        if line.endswith(b"\n"):  # a kill cuts the last line
-            episode = json.loads(line)
-            episodes.append({"run": run.id, **episode})
-    shown = best_and_worst(episodes)
-    for episode in shown:
+    recorded = plan.folder / run.id / "episodes.jsonl"
+    kept = plan.folder / "report" / f"{paper}.transcripts.json"
+    episodes = of_run(run.id, recorded, kept)
+    for episode in episodes:
         episode["turns"] = rows_in_order(episode)
         for turn in episode["turns"]:
             turn["mark"] = mark(everything_read(turn), turn["text"])
         _fold_repeats(episode["turns"])
-    return shown
+    return episodes
 
 
 def _fold_repeats(turns: list[dict[str, Any]]) -> None:

@@ -1,12 +1,15 @@
 """Recorded episodes: which ones a page shows, and whether their answers are correct."""
 
+import json
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from operator import itemgetter
+from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from coevolve.runs.record import write_json
 from coevolve.text import parse
 from tinyworld import tasks
 
@@ -52,6 +55,29 @@ def everything_read(row: Mapping[str, Any]) -> str:
     """Return the prompt of a recorded reply, below the earlier messages if it is in a dialogue."""
     earlier = [message["content"] for message in row.get("before", ())]
     return "\n".join([*earlier, row["prompt"]])
+
+
+def of_run(run: str, recorded: Path, kept: Path) -> list[Episode]:
+    """Return the episodes of a run that its page shows, see `best_and_worst`; [] without any.
+
+    `recorded` is the run's episodes.jsonl. What is chosen of it goes to the file `kept`, from
+    which it comes where the run is missing, as in a clone. Each episode names its `run`.
+    """
+    if recorded.is_file():
+        write_json(kept, best_and_worst(read(run, recorded)))
+    if not kept.is_file():
+        return []
+    episodes: list[Episode] = json.loads(kept.read_text(encoding="utf-8"))
+    return episodes
+
+
+def read(run: str, recorded: Path) -> list[Episode]:
+    """Return the recorded episodes of a run; the last line counts only if it is complete."""
+    episodes = []
+    for line in recorded.read_bytes().splitlines(keepends=True):
+        if line.endswith(b"\n"):  # a kill cuts the last line
+            episodes.append({"run": run, **json.loads(line)})
+    return episodes
 
 
 def best_and_worst(episodes: list[Episode]) -> list[Episode]:

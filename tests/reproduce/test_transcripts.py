@@ -92,6 +92,17 @@ def test_a_page_that_is_built_while_runs_exist_has_transcripts(
     assert "transcripts" in build(results)[page].ids
 
 
+def test_a_page_keeps_its_transcripts_without_the_runs(results: Plan) -> None:
+    """As where the results are committed and the runs are not."""
+    page = results.folder / "report/mae.html"
+    build(results)
+    with_runs = page.read_text("utf-8")
+    assert 'id="transcripts"' in with_runs
+    (results.folder / "runs/mae_half-s0/episodes.jsonl").unlink()
+    build(results)
+    assert page.read_text("utf-8") == with_runs
+
+
 def folded(page: str) -> list[str]:
     """The summaries inside the first episode of a page's transcripts."""
     heading = BeautifulSoup(page, "html.parser").find(id="transcripts")
