@@ -142,7 +142,9 @@ def _changes(verdict_of: Mapping[str, str], left_out: Sequence[str]) -> str:
             backbones_of.setdefault(verdict, []).append(backbone)
     parts = []
     for verdict, names in backbones_of.items():
-        parts.append(f"{verdict} without {' or '.join(names)}")
+        *others, last = names
+        choice = f"{', '.join(others)} or {last}" if others else last
+        parts.append(f"{verdict} without {choice}")
     return "; ".join(parts) or KEPT
 
 

@@ -82,9 +82,9 @@ def test_words_name_the_backbones_that_a_verdict_rests_on() -> None:
     first = ledger(a=verdicts.UNDECIDED, b=verdicts.FOUND, c=verdicts.CANNOT)
     first["effect"] = whole["effect"] + 1.0
     second = ledger(a=verdicts.FOUND, b=verdicts.FOUND, c=verdicts.CANNOT)
-    without = {"first": first, "second": second, "third": first}
+    without = {"first": first, "second": second, "third": first, "fourth": first}
     assert one_out.in_words(whole, without) == {
-        "a": "undecided without first or third",
+        "a": "undecided without first, third or fourth",
         "b": KEPT,
     }
     assert one_out.in_words(whole, {}) == {}
