@@ -380,6 +380,24 @@ class TestRuns:
             "| kl_coef=0.5 | 0.123 |",
         ]
 
+    def test_the_seconds_of_a_resumed_run_are_those_of_all_its_steps(
+        self, folder: Path, capsys
+    ) -> None:
+        file = folder / "b/summary.json"
+        summary = json.loads(file.read_text()) | {"resumed_at": 2}
+        file.write_text(json.dumps(summary))
+        timings = [
+            {"step": 0, "evaluate": 1.0},
+            {"step": 1, "play": 0.5, "learn": 0.25},
+            {"step": 2, "play": 0.5},
+            {"step": 3, "play": 9.0},  # among the 1.5 seconds of the last part
+        ]
+        lines = [json.dumps(timing) + "\n" for timing in timings]
+        (folder / "b/timings.jsonl").write_text("".join(lines))
+        assert main(["runs", str(folder)]) == 0
+        *_, row = capsys.readouterr().out.splitlines()
+        assert "| +25.0 | 3.75 |" in row
+
     def test_a_folder_that_does_not_exist_is_refused(
         self, tmp_path: Path, capsys
     ) -> None:

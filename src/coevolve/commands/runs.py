@@ -51,21 +51,36 @@ class FinishedRun:
         file = self.folder / "config.json"
         return config.flatten(json.loads(file.read_bytes())) if file.is_file() else {}
 
+    @property
+    def seconds(self) -> float:
+        """How long the run took; of parts before a resumption, their steps count."""
+        seconds: float = self.summary["seconds"]
+        resumed_at = self.summary.get("resumed_at", 0)
+        for timing in self._lines("timings"):
+            if resumed_at and timing.pop("step") <= resumed_at:
+                seconds += sum(timing.values())
+        return round(seconds, 2)
+
     def last(self, metric: str) -> str:
         """Return the last recorded value of a metric, as text."""
-        file = self.folder / "metrics.jsonl"
-        lines = file.read_bytes().splitlines() if file.is_file() else []
-        for line in reversed(lines):
-            value = json.loads(line).get(metric)
+        for row in reversed(self._lines("metrics")):
+            value = row.get(metric)
             if value is not None:
                 return f"{value:.3g}"
         return ""
+
+    def _lines(self, name: str) -> list[dict[str, Any]]:
+        """Return the lines of NAME.jsonl; none without the file."""
+        file = self.folder / f"{name}.jsonl"
+        lines = file.read_bytes().splitlines() if file.is_file() else []
+        return [json.loads(line) for line in lines]
 
 
 def runs(folder: Folder = Path("runs"), metric: Metrics = None) -> None:
     """Print a Markdown table of the finished runs in a folder.
 
-    The gain is in accuracy points on the test questions. The last column has the fields in which
+    The gain is in accuracy points on the test questions. The seconds of a resumed run include the
+    steps of all its parts. The last column has the fields in which
     the listed runs of one method differ.
     """
     if not folder.is_dir():
@@ -115,7 +130,7 @@ def _results(run: FinishedRun) -> list[object]:
         _accuracy(before),
         _accuracy(after),
         f"{gain:+.1f}",
-        summary["seconds"],
+        run.seconds,
     ]
 
 
