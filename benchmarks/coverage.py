@@ -73,14 +73,8 @@ def equivalence(true_effect: float, number: int, seed: int = 0) -> float:
     design = Design([a, b])
     for (first, second), _ in replicates(design, number, seed):
         effect = crossed.difference(first, second)
-        verdict = verdicts.of_difference(
-            effect,
-            p=1.0,
-            alpha=0.0,
-            printed=np.nan,
-            margin=verdicts.MARGIN,
-        )
-        called.append(verdict == verdicts.NO_EFFECT)
+        step = verdicts.Step(effect, printed=np.nan, margin=verdicts.MARGIN)
+        called.append(verdicts.of_size([step]) == verdicts.NO_EFFECT)
     return float(np.mean(called))
 
 

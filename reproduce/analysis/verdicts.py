@@ -112,20 +112,6 @@ def margin_of(claim: Mapping[str, Any]) -> float:
     return min(margin, abs(claim["paper_effect"]))
 
 
-def of_difference(
-    effect: Effect, p: float, alpha: float, printed: float, margin: float
-) -> str:
-    """Judge a difference that is positive where it supports the claim.
-
-    p: of the test that there is no difference. alpha: the level that it has to reach, as the
-    correction says. printed: the paper's effect, nan if it does not compare. margin: how large an
-    effect counts as none, nan without one.
-    """
-    if p <= alpha:
-        return of_sign(effect.delta)
-    return of_size([Step(effect, printed, margin)])
-
-
 def of_sign(delta: float) -> str:
     """Judge an effect that is significant."""
     return FOUND if delta > 0 else OPPOSITE

@@ -5,6 +5,7 @@ from itertools import chain
 
 import pandas as pd
 import pytest
+from ledger_rows import ledger_row
 
 from reproduce.analysis import verdicts
 from reproduce.analysis.stats import Effect, Estimate
@@ -14,26 +15,22 @@ NAN = float("nan")
 
 @dataclass(frozen=True)
 class Case:
-    """A difference with a standard error of 1 and many degrees of freedom."""
+    """A difference of many degrees of freedom whose sign stays open after the correction."""
 
     verdict: str
     delta: float
     standard_error: float = 1.0
     printed: float = NAN
     margin: float = 5.0
-    alpha: float = 0.05
 
 
 CASES = [
-    Case(verdicts.FOUND, delta=2.0),
-    Case(verdicts.OPPOSITE, delta=-2.0),
-    Case(verdicts.FOUND, delta=2.0, printed=9.0),
     # 1.64 standard errors on both sides of the effect lie inside the margin, or do not.
-    Case(verdicts.NO_EFFECT, delta=1.9, alpha=0.01),
-    Case(verdicts.NO_EFFECT, delta=-1.9, alpha=0.01),
+    Case(verdicts.NO_EFFECT, delta=1.9),
+    Case(verdicts.NO_EFFECT, delta=-1.9),
     # 1.96 standard errors leave out zero, although the correction asks for more.
-    Case(verdicts.UNDECIDED, delta=2.0, alpha=0.01),
-    Case(verdicts.SMALLER, delta=2.0, alpha=0.01, printed=9.0),
+    Case(verdicts.UNDECIDED, delta=2.0),
+    Case(verdicts.SMALLER, delta=2.0, printed=9.0),
     Case(verdicts.NO_EFFECT, delta=0.0, standard_error=3.0),
     Case(verdicts.UNDECIDED, delta=0.0, standard_error=3.1),
     Case(verdicts.UNDECIDED, delta=0.0, margin=NAN),
@@ -45,10 +42,10 @@ CASES = [
     # A printed effect lies 1.64 standard errors from the effect at most, or does not.
     Case(verdicts.AS_SMALL, delta=1.0, printed=2.6),
     Case(verdicts.NO_EFFECT, delta=1.0, printed=2.7),
-    Case(verdicts.UNDECIDED, delta=2.0, alpha=0.01, printed=3.7),
-    Case(verdicts.AS_SMALL, delta=2.0, alpha=0.01, printed=3.0),
+    Case(verdicts.UNDECIDED, delta=2.0, printed=3.7),
+    Case(verdicts.AS_SMALL, delta=2.0, printed=3.0),
     Case(verdicts.AS_SMALL, delta=-1.0, printed=-2.0),
-    Case(verdicts.SMALLER, delta=2.0, alpha=0.01, printed=4.0),
+    Case(verdicts.SMALLER, delta=2.0, printed=4.0),
     Case(verdicts.UNDECIDED, delta=1.0, standard_error=3.0, printed=2.9),
 ]
 ONE_POINT = Effect(
@@ -57,16 +54,27 @@ ONE_POINT = Effect(
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_a_difference_is_judged_by_rule(case: Case) -> None:
+def test_a_difference_whose_sign_stays_open_is_judged_by_its_size(case: Case) -> None:
     effect = Effect(case.delta, case.standard_error, dof=1e6)
-    verdict = verdicts.of_difference(
-        effect,
-        p=effect.p,
-        alpha=case.alpha,
-        printed=case.printed,
-        margin=case.margin,
-    )
-    assert verdict == case.verdict
+    step = verdicts.Step(effect, case.printed, case.margin)
+    assert verdicts.of_size([step]) == case.verdict
+
+
+@pytest.mark.parametrize(
+    ("delta", "p", "verdict"),
+    [
+        (2.0, 0.05, verdicts.FOUND),
+        (-2.0, 0.05, verdicts.OPPOSITE),
+        (2.0, 0.051, verdicts.SMALLER),
+        (2.0, NAN, verdicts.SMALLER),
+    ],
+)
+def test_a_significant_difference_is_judged_by_its_sign(
+    delta: float, p: float, verdict: str
+) -> None:
+    row = ledger_row(effect=delta, p=p, verdict=verdicts.SMALLER)
+    ledger = pd.DataFrame([row | {"standard_error": 1.0, "dof": 4.0}])
+    assert verdicts.corrected(ledger)["verdict"].tolist() == [verdict]
 
 
 @pytest.mark.parametrize(
