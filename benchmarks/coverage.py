@@ -68,13 +68,19 @@ def _unit_share(a: Side, b: Side, effect: Effect) -> float:
 def equivalence(true_effect: float, number: int, seed: int = 0) -> float:
     """Return how often a true effect, in points, is called no effect."""
     b = Arm(accuracy=0.5)
-    a = Arm(accuracy=0.5 + true_effect / 100)
+    difference = true_effect / 100
+    a = Arm(accuracy=0.5 + difference)
     called = []
     design = Design([a, b])
     for (first, second), _ in replicates(design, number, seed):
         effect = crossed.difference(first, second)
-        step = verdicts.Step(effect, printed=np.nan, margin=verdicts.MARGIN)
-        called.append(verdicts.of_size([step]) == verdicts.NO_EFFECT)
+        step = verdicts.Step(
+            effect,
+            printed=np.nan,
+            margin=verdicts.MARGIN,
+        )
+        verdict = verdicts.of_size([step])
+        called.append(verdict == verdicts.NO_EFFECT)
     return float(np.mean(called))
 
 

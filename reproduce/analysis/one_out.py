@@ -142,10 +142,18 @@ def _changes(verdict_of: Mapping[str, str], left_out: Sequence[str]) -> str:
             backbones_of.setdefault(verdict, []).append(backbone)
     parts = []
     for verdict, names in backbones_of.items():
-        *others, last = names
-        choice = f"{', '.join(others)} or {last}" if others else last
+        choice = _one_of(names)
         parts.append(f"{verdict} without {choice}")
     return "; ".join(parts) or KEPT
+
+
+def _one_of(names: Sequence[str]) -> str:
+    """Return names as a choice, such as "tiny, tiny-1 or tiny-2"."""
+    *others, last = names
+    if not others:
+        return last
+    first = ", ".join(others)
+    return f"{first} or {last}"
 
 
 def loses_data(whole: pd.DataFrame, without: Mapping[str, pd.DataFrame]) -> pd.Series:

@@ -78,12 +78,21 @@ def test_verdicts_are_compared_by_their_group() -> None:
 
 
 def test_words_name_the_backbones_that_a_verdict_rests_on() -> None:
-    whole = ledger(a=verdicts.FOUND, b=verdicts.FOUND, c=verdicts.CANNOT)
-    first = ledger(a=verdicts.UNDECIDED, b=verdicts.FOUND, c=verdicts.CANNOT)
-    first["effect"] = whole["effect"] + 1.0
-    second = ledger(a=verdicts.FOUND, b=verdicts.FOUND, c=verdicts.CANNOT)
-    without = {"first": first, "second": second, "third": first, "fourth": first}
-    assert one_out.in_words(whole, without) == {
+    whole = ledger(
+        a=verdicts.FOUND,
+        b=verdicts.FOUND,
+        c=verdicts.CANNOT,
+    )
+    first = whole.assign(effect=whole["effect"] + 1.0)
+    first.loc[first["claim"] == "a", "verdict"] = verdicts.UNDECIDED
+    without = {
+        "first": first,
+        "second": whole,
+        "third": first,
+        "fourth": first,
+    }
+    words = one_out.in_words(whole, without)
+    assert words == {
         "a": "undecided without first, third or fourth",
         "b": KEPT,
     }
