@@ -80,8 +80,10 @@ def equivalence(true_effect: float, number: int, seed: int = 0) -> float:
             margin=verdicts.MARGIN,
         )
         verdict = verdicts.of_size([step])
-        called.append(verdict == verdicts.NO_EFFECT)
-    return float(np.mean(called))
+        is_none = verdict == verdicts.NO_EFFECT
+        called.append(is_none)
+    share = np.mean(called)
+    return float(share)
 
 
 def ratio_coverage(number: int, seed: int = 0) -> float:
