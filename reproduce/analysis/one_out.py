@@ -124,7 +124,7 @@ def in_words(
     """Say for each claim of `table` whether its verdict rests on one backbone, by claim.
 
     The words are KEPT, or those of other groups with the backbones that are left out, such as
-    "undecided without tiny-1 or tiny-3".
+    "would be undecided without tiny-1 or tiny-3".
     """
     words = {}
     rows = table(whole, without).set_index("claim")
@@ -144,7 +144,7 @@ def _changes(verdict_of: Mapping[str, str], left_out: Sequence[str]) -> str:
     for verdict, names in backbones_of.items():
         choice = _one_of(names)
         parts.append(f"{verdict} without {choice}")
-    return "; ".join(parts) or KEPT
+    return f"would be {'; '.join(parts)}" if parts else KEPT
 
 
 def _one_of(names: Sequence[str]) -> str:

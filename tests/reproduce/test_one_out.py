@@ -93,7 +93,7 @@ def test_words_name_the_backbones_that_a_verdict_rests_on() -> None:
     }
     words = one_out.in_words(whole, without)
     assert words == {
-        "a": "undecided without first, third or fourth",
+        "a": "would be undecided without first, third or fourth",
         "b": KEPT,
     }
     assert one_out.in_words(whole, {}) == {}
