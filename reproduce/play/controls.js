@@ -50,10 +50,10 @@ export const INTRODUCTIONS = {
 
 const MODELS = { before: "before training", after: "after training" };
 
-/** Return the settings of a method's first episode. */
+/** Return the settings of a method's first episode; with `isGuessed` the audience guesses first. */
 export function firstEpisode(method) {
   const { seed } = INTRODUCTIONS[method];
-  return { method, seed, temperature: 1, isTrained: false };
+  return { method, seed, temperature: 1, isTrained: false, isGuessed: false };
 }
 
 /** Whether settings are those of the method's first episode. */
@@ -61,9 +61,19 @@ export function isFirst({ method, seed, temperature, isTrained }) {
   return seed === INTRODUCTIONS[method].seed && temperature === 1 && !isTrained;
 }
 
-/** Read an address such as #mae/17/1/before; what is missing or wrong is as in a first episode. */
+/** Whether settings are of the same episode, whoever guesses. */
+export function isSameEpisode(one, other) {
+  const keys = ["method", "seed", "temperature", "isTrained"];
+  return keys.every((key) => one[key] === other[key]);
+}
+
+/**
+ * Read an address such as #mae/17/1/before; what is missing or wrong is as in a first episode.
+ *
+ * With /step behind it, as for a lecture, the audience guesses first.
+ */
 export function readAddress(hash) {
-  const [method, seed, temperature, model] = hash.replace("#", "").split("/");
+  const [method, seed, temperature, model, step] = hash.replace("#", "").split("/");
   const first = firstEpisode(Object.hasOwn(INTRODUCTIONS, method) ? method : "mae");
   const isSeed = /^\d{1,10}$/.test(seed ?? "") && Number(seed) <= LARGEST_SEED;
   const isTemperature = /^\d(\.\d)?$/.test(temperature ?? "") && Number(temperature) <= 1.5;
@@ -72,16 +82,13 @@ export function readAddress(hash) {
     seed: isSeed ? Number(seed) : first.seed,
     temperature: isTemperature ? Number(temperature) : 1,
     isTrained: model === "after",
+    isGuessed: step === "step",
   };
 }
 
-/** Whether an address such as #mae/17/1/before/step asks for the first turn alone. */
-export function isForLecture(hash) {
-  return hash.endsWith("/step");
-}
-
-export function writeAddress({ method, seed, temperature, isTrained }) {
-  return `#${method}/${seed}/${temperature}/${isTrained ? "after" : "before"}`;
+export function writeAddress({ method, seed, temperature, isTrained, isGuessed }) {
+  const model = isTrained ? "after" : "before";
+  return `#${method}/${seed}/${temperature}/${model}${isGuessed ? "/step" : ""}`;
 }
 
 function radio(name, value, text) {
@@ -89,9 +96,9 @@ function radio(name, value, text) {
   return element("label", {}, input, element("span", {}, text));
 }
 
-/** The form; `onChange(settings)` is called with every new choice. */
+/** The form; `onChange(settings)` is called with each choice, `onAnother()` for another seed. */
 export class Controls {
-  constructor(form, onChange) {
+  constructor(form, onChange, onAnother) {
     this.form = form;
     this.onChange = onChange;
     const methods = Object.entries(INTRODUCTIONS).map(([key, { name }]) => [key, name]);
@@ -100,7 +107,7 @@ export class Controls {
     form.addEventListener("submit", (event) => event.preventDefault());
     form.addEventListener("change", (event) => this.changed(event.target));
     form.querySelector("#temperature").addEventListener("input", () => this.showDegrees());
-    form.querySelector("#another").addEventListener("click", () => this.anotherSeed());
+    form.querySelector("#another").addEventListener("click", onAnother);
   }
 
   fill(id, name, choices) {
@@ -118,24 +125,21 @@ export class Controls {
     this.onChange(settings);
   }
 
-  anotherSeed() {
-    const seed = Math.floor(Math.random() * 1000);
-    this.onChange({ ...this.read(), seed });
-  }
-
   read() {
     return {
       method: this.form.elements.method.value,
       seed: Number(this.form.querySelector("#seed").value),
       temperature: Number(this.form.querySelector("#temperature").value),
       isTrained: this.form.elements.model.value === "after",
+      isGuessed: this.form.querySelector("#guess").checked,
     };
   }
 
-  show({ method, seed, temperature, isTrained }) {
+  show({ method, seed, temperature, isTrained, isGuessed }) {
     this.form.elements.method.value = method;
     this.form.elements.model.value = isTrained ? "after" : "before";
     this.form.querySelector("#seed").value = seed;
+    this.form.querySelector("#guess").checked = isGuessed;
     this.form.querySelector("#temperature").value = temperature;
     this.showDegrees();
   }

@@ -31,8 +31,11 @@ MODULES = (
     "methods/conl.js",
     "methods/spice.js",
     "episode.js",
+    "played.js",
+    "guesses.js",
     "controls.js",
     "view.js",
+    "cards.js",
     "page.js",
 )
 IMPORT = re.compile(r"^import [^;]*;\n", re.MULTILINE)

@@ -3,144 +3,43 @@
 import json
 import random
 import re
-import shutil
-import subprocess
 from collections.abc import Iterator
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+from play_in_node import (
+    CLOSE,
+    PAGE,
+    PLAYER,
+    ROOT,
+    base,
+    needs_node,
+    page_data,
+    play_in_python,
+    requests,
+    rewards_of,
+    run_node,
+    run_on,
+)
 
-from coevolve.engines.loading import load_policy
-from coevolve.engines.router import EngineRouter
-from coevolve.rollout.stepper import EpisodeStepper
-from coevolve.types import Sample
 from reproduce.play import page, tables, weights
 from reproduce.registry import read_toml
 from tinyworld import tasks
 
-ROOT = Path(__file__).resolve().parents[2]
-PAGE = ROOT / "results/play.html"
-PLAYER = Path(__file__).with_name("play_episodes.mjs")
-NODE = shutil.which("node")
-needs_node = pytest.mark.skipif(
-    NODE is None, reason="node, which runs the page's JavaScript, is missing"
-)
-
 EQUAL_REPLIES = 200
-METHODS = tuple(tables.FIELDS)
-# Of the episodes of a method; the first has a changed reply, every other one is trained.
-TEMPERATURES = (1.0, 0.7, 0.0, 1.0)
-EDITED_TURN = 1
-CLOSE = 1e-9  # sums in another order, and CoNL's strengths by another solver
-
-Request = dict[str, Any]
-
-
-def requests() -> list[Request]:
-    """Return the episodes to compare: every method, trained or not, one with a changed reply."""
-    asked = []
-    for number, temperature in enumerate(TEMPERATURES):
-        for method in METHODS:
-            settings = {
-                "method": method,
-                "seed": 100 + number,
-                "temperature": temperature,
-                "isTrained": number % 2 == 1,
-            }
-            edits = {EDITED_TURN: "<score>1</score>"} if number == 0 else {}
-            asked.append({"settings": settings, "edits": edits})
-    return asked
 
 
 @pytest.fixture(scope="module")
 def data() -> dict[str, Any]:
     """Return the data in the committed page."""
-    return page.read_data(PAGE.read_text(encoding="utf-8"))
+    return page_data()
 
 
 @pytest.fixture(scope="module")
 def played(tmp_path_factory: pytest.TempPathFactory, data: dict[str, Any]) -> list[Any]:
     """Return the requested episodes as JavaScript plays them."""
-    folder = tmp_path_factory.mktemp("play")
-    files = []
-    for name, content in (("data", data), ("requests", requests())):
-        file = folder / f"{name}.json"
-        file.write_text(json.dumps(content), encoding="utf-8")
-        files.append(str(file))
-    return json.loads(run_node(str(PLAYER), *files))
-
-
-def run_node(*arguments: str) -> str:
-    """Return what node prints; raise with its error if it fails."""
-    assert NODE is not None
-    result = subprocess.run([NODE, *arguments], capture_output=True, text=True)
-    assert result.returncode == 0, result.stderr
-    return result.stdout
-
-
-@cache
-def base() -> weights.Tensors:
-    """Return the embedded model's weights."""
-    return weights.tensors_of(load_policy(tables.MODEL))
-
-
-@cache
-def loaded(policy_name: str) -> Any:
-    """Return a policy of this name, whose weights each episode sets."""
-    return load_policy(tables.MODEL, policy_name)
-
-
-def play_in_python(data: dict[str, Any], request: Request) -> EpisodeStepper:
-    """Play a request with the package, with the very weights of the page."""
-    settings = request["settings"]
-    name = settings["method"]
-    method = tables.methods()[name]
-    engines = {}
-    for policy_name in method.policies:
-        tensors = base()
-        if settings["isTrained"]:
-            packed = data["weights"]["trained"][f"{name}/{policy_name}"]
-            tensors = weights.unpack_trained(base(), packed)
-        policy = loaded(policy_name)
-        weights.load_tensors(policy, tensors)
-        limit = tables.max_tokens(name)
-        engines[policy_name] = policy.serve(settings["temperature"], limit)
-    seed = settings["seed"]
-    episode = method.observed(random.Random(seed))
-    stepper = EpisodeStepper(episode, EngineRouter(engines), key=(seed, 0))
-    while stepper.pending_turns:
-        answer_wave(stepper, request["edits"])
-    return stepper
-
-
-def answer_wave(stepper: EpisodeStepper, edits: dict[int, str]) -> None:
-    """Answer the pending turns, with the changed replies in their places."""
-    first = len(stepper.replies)
-    replies = stepper.engine.answer(stepper.pending_turns)
-    wave = [edits.get(first + place, reply) for place, reply in enumerate(replies)]
-    stepper.answer(wave)
-
-
-def reward_of(sample: Sample) -> float | None:
-    """Return a sample's reward; of CoNL's segments at most one earns any."""
-    if not isinstance(sample.reward, dict):
-        return sample.reward
-    earned = [value for value in sample.reward.values() if value is not None]
-    return earned[0] if earned else None
-
-
-def rewards_of(stepper: EpisodeStepper) -> dict[int, float]:
-    """Return the rewards by number of the turn, without masked ones."""
-    assert stepper.outcome is not None
-    numbers = {id(reply): number for number, reply in enumerate(stepper.replies)}
-    rewards = {}
-    for sample in stepper.outcome.samples:
-        reward = reward_of(sample)
-        if reward is not None:
-            rewards[numbers[id(sample.reply)]] = reward
-    return rewards
+    return run_on(tmp_path_factory.mktemp("play"), PLAYER, data, requests())
 
 
 @needs_node
@@ -195,20 +94,24 @@ class TestSameAsPython:
             ]
             assert verdict == expected, (question, answer)
 
-    def test_an_address_may_ask_for_the_first_turn_alone(self, tmp_path: Path) -> None:
+    def test_an_address_may_ask_the_audience_to_guess_first(
+        self, tmp_path: Path
+    ) -> None:
         script = tmp_path / "address.mjs"
         module = (page.HERE / "controls.js").as_uri()
+        addresses = ["#sage/5/0.5/after/step", "#sage/5/0.5/after"]
         script.write_text(
-            f"import {{ isForLecture, readAddress }} from {json.dumps(module)};\n"
-            "const read = (hash) => ({ ...readAddress(hash), lecture: isForLecture(hash) });\n"
-            'const addresses = ["#sage/5/0.5/after/step", "#sage/5/0.5/after"];\n'
-            "console.log(JSON.stringify(addresses.map(read)));\n"
+            f"import {{ readAddress, writeAddress }} from {json.dumps(module)};\n"
+            f"const read = {json.dumps(addresses)}.map(readAddress);\n"
+            "console.log(JSON.stringify({ read, written: read.map(writeAddress) }));\n"
         )
-        lecture, usual = json.loads(run_node(str(script)))
+        result = json.loads(run_node(str(script)))
+        lecture, usual = result["read"]
         assert lecture["seed"] == 5
         assert lecture["isTrained"]
-        assert lecture["lecture"]
-        assert usual == lecture | {"lecture": False}
+        assert lecture["isGuessed"]
+        assert usual == lecture | {"isGuessed": False}
+        assert result["written"] == addresses
 
     def test_the_joined_script_parses(self, tmp_path: Path) -> None:
         script = tmp_path / "page.mjs"
@@ -259,7 +162,7 @@ class TestThePage:
         trained = text.index('<script type="application/json" id="trained">')
         assert program < untrained < trained
         # What a visitor waits for before the page can be used.
-        assert program + len(page.script()) < 300_000
+        assert program + len(page.script()) < 320_000
 
     def test_a_page_without_its_weights_is_refused(self) -> None:
         text = PAGE.read_text(encoding="utf-8")

@@ -3,7 +3,7 @@
 
 import { meanKnown } from "../arithmetic.js";
 import { boxed, only } from "../parse.js";
-import { ask, onAnswer, onBelief, pay } from "../turns.js";
+import { ask, ifUnreadable, judging, onAnswer, pay } from "../turns.js";
 
 const VERDICT_TAG = /<\/?(?:score|judgment)>/g;
 const BLOCK_TAG = /<(\/?(?:question|solution|evaluation|score|judgment)>)/g;
@@ -35,17 +35,20 @@ export class CoMAS {
     for (let round = 1; round <= rounds; round++) {
       const history = writeDiscussion(discussion.slice(-horizon));
       const [solution] = yield {
-        title: `Round ${round}: a solution`,
+        part: round === 1
+          ? `Round 1: all rounds are about one question, “${question}”.`
+          : `Round ${round}: the same question. The agents now read what was said before.`,
+        title: "A solution",
         note: "An agent drawn at random reads the question and the rounds before.",
         turns: [this.solve(rng, question, history)],
       };
       const [evaluation] = yield {
-        title: `Round ${round}: an evaluation`,
+        title: "An evaluation",
         note: "An agent drawn at random looks for mistakes. It is paid what the solution loses.",
         turns: [this.evaluate(rng, question, history, solution)],
       };
       const [scoring] = yield {
-        title: `Round ${round}: the score decides`,
+        title: "The score decides",
         note: "3 pays the solution, 1 pays the evaluation. Nobody has the right answer.",
         turns: [this.score(rng, question, solution, evaluation)],
       };
@@ -74,10 +77,15 @@ export class CoMAS {
     const truth = this.world.isCorrect(problem, boxed(solution.text));
     return this.ask(rng, this.settings.roles.evaluation, fields, {
       gist: (text) => `evaluates: “${text}”`,
-      check: (text) => {
-        const word = text.match(SAID_RIGHT_OR_WRONG)?.[1] ?? null;
-        return onBelief(word && word === "right", truth, "solution");
-      },
+      ...judging({
+        reply: solution,
+        what: "solution",
+        truth,
+        believed: (text) => {
+          const word = text.match(SAID_RIGHT_OR_WRONG)?.[1] ?? null;
+          return word && word === "right";
+        },
+      }),
     });
   }
 
@@ -90,11 +98,23 @@ export class CoMAS {
     const truth = this.world.isCorrect(problem, boxed(solution.text));
     return this.ask(rng, this.settings.roles.scoring, fields, {
       gist: (text) => `scores it ${extractScore(text) ?? "unreadably"} of 3`,
-      check: (text) => {
-        const score = extractScore(text);
-        const believed = score === null || score === 2 ? null : score === 3;
-        return onBelief(believed, truth, "solution");
-      },
+      fallback: ifUnreadable(
+        extractScore,
+        "Its form cannot be read: nothing but itself is trained on, and it earns −1.",
+      ),
+      ...judging({
+        reply: solution,
+        what: "solution",
+        truth,
+        believed: (text) => {
+          const score = extractScore(text);
+          return score === null || score === 2 ? null : score === 3;
+        },
+        score: (text) => {
+          const score = extractScore(text);
+          return score === null ? "no readable score" : `${score} of 3`;
+        },
+      }),
     });
   }
 

@@ -2,7 +2,7 @@
 
 import { amount } from "../arithmetic.js";
 import { answerLine, filled, only, pairedTags, tag, tagPairs } from "../parse.js";
-import { ask, onAnswer, pay } from "../turns.js";
+import { ask, ifUnreadable, onAnswer, pay } from "../turns.js";
 
 const CONL_BLOCK =
   /<(?=\/?(?:solution|critique|question|initial_ranking|final_ranking)\b)/g;
@@ -40,19 +40,22 @@ export class CoNL {
     const { personas } = this.settings;
     const question = rng.choice(this.settings.questions);
     const proposals = yield {
-      title: "Round 0: four proposals",
+      part: `Round 0: one question for all, “${question}”.`,
+      title: "Four proposals",
       note: "Four personas of one model answer the same question, each alone.",
       turns: personas.map((_, agent) => this.propose(question, agent)),
     };
     const initial = proposals.map((reply) => quotedText(reply.text));
     const reviews = yield {
-      title: "Round 1: blind rankings and critiques",
+      part: "Round 1: the agents now read one another's answers.",
+      title: "Blind rankings and critiques",
       note: "Each agent ranks the others and criticises some. Nobody sees another's ranking.",
       turns: personas.map((_, agent) => this.review(question, agent, initial)),
     };
     const critiques = reviews.map((reply, agent) => this.readCritiques(reply.text, agent));
     const revisions = yield {
-      title: "Round 2: revisions",
+      part: "Round 2: each agent may now change its answer.",
+      title: "Revisions",
       note: "Each agent reads its own solution and the critiques of it.",
       turns: personas.map((_, agent) =>
         this.revise(question, agent, initial[agent], critiquesOf(critiques, agent))),
@@ -61,7 +64,8 @@ export class CoNL {
       (reply, agent) => tag(reply.text, "revised_solution") ?? proposals[agent].text,
     );
     const verdicts = yield {
-      title: "Round 3: final rankings",
+      part: "Round 3: the changed answers are compared once more, now for pay.",
+      title: "Final rankings",
       note: "All rank again. Rankings pay the solutions; agreeing with the others pays a ranking.",
       turns: personas.map((_, agent) => this.rank(question, agent, revised.map(quotedText))),
     };
@@ -96,6 +100,10 @@ export class CoNL {
         const targets = this.readCritiques(text, agent).map(({ target }) => target);
         return targets.length ? `criticises agent ${targets.join(" and ")}` : "criticises nobody";
       },
+      fallback: (text) => {
+        if (this.readRanking(text, "initial_ranking", agent).length) return null;
+        return "No ranking can be read: this agent has no vote in this round.";
+      },
       check: () => null,
     });
   }
@@ -103,6 +111,10 @@ export class CoNL {
   revise(query, agent, solution, received) {
     const critiques = received.map((text) => `<critique>${text}</critique>`).join("\n");
     return this.ask(this.settings.roles.revision, agent, { query, solution, critiques }, {
+      fallback: ifUnreadable(
+        (text) => tag(text, "revised_solution"),
+        "No revision can be read: the proposal stands, and this reply is not trained on.",
+      ),
       gist: (text) => {
         const revised = tag(text, "revised_solution");
         if (revised === null) return "nothing readable, so the proposal stands";
@@ -119,6 +131,11 @@ export class CoNL {
   rank(query, agent, shown) {
     const fields = { agent, query, solutions: writeSolutions(shown) };
     return this.ask(this.settings.roles.verdict, agent, fields, {
+      fallback: (text) => {
+        if (this.readRanking(text, "final_ranking", agent).length) return null;
+        const consequence = hasOneRanking(text) ? "earns 0" : "is not trained on";
+        return `No ranking can be read: this agent has no vote, and its ranking ${consequence}.`;
+      },
       gist: (text) => {
         const lines = only(text, "final_ranking").replaceAll("Agent ", "").split("\n");
         return `ranks ${lines.join(", ") || "nobody"}`;
@@ -174,15 +191,21 @@ export class CoNL {
     const why = `its final score, ${amount(solution)}`;
     const isRevised = tag(revision.text, "revised_solution") !== null;
     const alignment = majorityAlignment(agent, rankings);
-    const isRanked = tagPairs(verdict.text, "final_ranking")?.length === 1;
+    const isRanked = hasOneRanking(verdict.text);
     const ranking = isRanked ? alignment : null;
+    const unranked = isRanked ? "no majority to meet" : "no readable ranking";
     return [
       pay(proposal, solution, why),
       payCritiques(review, critiques, scores),
       pay(revision, isRevised ? solution : null, isRevised ? why : "nothing readable"),
-      pay(verdict, ranking, ranking === null ? "no majority to meet" : "agreement with the others"),
+      pay(verdict, ranking, ranking === null ? unranked : "agreement with the others"),
     ];
   }
+}
+
+/** Whether a verdict holds one block for its ranking, whose tokens can be paid. */
+function hasOneRanking(text) {
+  return tagPairs(text, "final_ranking")?.length === 1;
 }
 
 function payCritiques(review, critiques, { before, after }) {

@@ -3,7 +3,8 @@
 
 import { meanKnown } from "../arithmetic.js";
 import { formatReward, judgeScore, scoreValue, tag } from "../parse.js";
-import { ask, belief, onAnswer, onBelief, onQuestion, pay, quote, sumOf } from "../turns.js";
+import { ask, belief, ifUnreadable, judging, onAnswer, onQuestion } from "../turns.js";
+import { pay, quote, sumOf } from "../turns.js";
 
 const MAE_NEUTRAL = 0.5; // an unreadable judgement
 const MAE_QUALITY = 0.7; // a question below it stays out of the pool
@@ -18,6 +19,15 @@ function outOfTen(text) {
   return score === null ? "no readable score" : `${score} of 10`;
 }
 
+/** Return a note on a score without a readable form, or off the scale. */
+function ifNoScore(consequence) {
+  return (text) => {
+    const score = scoreValue(text);
+    if (score === null) return `Its form cannot be read: ${consequence}`;
+    return score >= 1 && score <= 10 ? null : "Off the scale of 1 to 10: it counts as 0.5.";
+  };
+}
+
 export class MAE {
   constructor(settings, world) {
     this.settings = settings;
@@ -30,31 +40,42 @@ export class MAE {
     const showsReference = rng.random() < REFERENCE_PROBABILITY;
     const reference = showsReference ? rng.choice(questions) : null;
     const [proposal] = yield {
+      part: "The first question: the model makes it up itself.",
       title: "A question",
       note: "The Proposer makes one up. It sees one of the pool, or none.",
       turns: [this.propose(reference)],
     };
     const question = tag(proposal.text, "question");
-    const assessment = yield* this.assess(question);
+    const assessment = yield* this.assess(proposal, question);
     const pool = this.mayEnterPool(question, assessment) ? [...questions, question] : questions;
 
     const task = rng.choice(pool);
     const [reply] = yield {
+      part: task === question
+        ? "The same question once more: the Solver is now paid for its answer."
+        : "Now another question, from the pool: the Solver is paid for its answer.",
       title: "A question of the pool, for pay",
       note: "The Solver answers. Nobody has the right answer.",
       turns: [this.solve(task, "Solver")],
     };
-    const pairs = [{ question: task, answer: tag(reply.text, "answer") }];
+    const pairs = [{ question: task, answer: tag(reply.text, "answer"), reply }];
     const [score] = yield* this.judge(pairs, {
       title: "The Judge decides the pay",
       note: "Its score is the Solver's reward, right or wrong.",
       unpaid: "pays the Solver",
+      fallback: ifNoScore("MAE counts it as 0.5, halfway between right and wrong."),
     });
     const readable = pairs.filter((pair) => pair.answer !== null);
     const judgements = yield {
       title: "The Judge, for pay",
       note: "It judges once more and is paid for a readable score, not for a right one.",
-      turns: readable.map((pair) => this.score(pair, this.settings.roles.judge_answer)),
+      turns: readable.map((pair) =>
+        this.score(pair, this.settings.roles.judge_answer, {
+          fallback: ifUnreadable(
+            scoreValue,
+            "Its form cannot be read, and form is all that is paid here.",
+          ),
+        })),
     };
     return [
       this.payProposer(proposal, assessment),
@@ -67,6 +88,11 @@ export class MAE {
     const { proposer, proposer_reference } = this.settings.roles;
     const details = {
       speaker: "Proposer",
+      proposes: true,
+      fallback: ifUnreadable(
+        (text) => tag(text, "question"),
+        "No question can be read: nobody rates it, nobody tries it.",
+      ),
       gist: (text) => `asks ${quote(tag(text, "question"))}`,
       check: (text) => onQuestion(this.world, tag(text, "question")),
     };
@@ -74,51 +100,76 @@ export class MAE {
     return ask(proposer_reference, { reference }, details);
   }
 
-  solve(question, speaker, unpaid) {
+  solve(question, speaker, details = {}) {
     return ask(this.settings.roles.solver, { question }, {
       speaker,
-      unpaid,
+      ...details,
+      fallback: ifUnreadable(
+        (text) => tag(text, "answer"),
+        "No answer can be read: the Judge is not asked, and it counts as 0.",
+      ),
       gist: (text) => `${quote(question)} → ${tag(text, "answer") ?? "no readable answer"}`,
       check: (text) => onAnswer(this.world, question, tag(text, "answer")),
     });
   }
 
-  rate(question) {
+  rate(proposal, question) {
     return ask(this.settings.roles.question_rater, { question }, {
       speaker: "Judge",
       unpaid: "pays the Proposer",
+      fallback: ifNoScore("MAE counts it as 0.5, a middling question."),
       gist: (text) => `the question: ${outOfTen(text)}`,
-      check: (text) =>
-        onBelief(belief(judgeScore(text)), this.world.valid(question), "question"),
+      ...judging({
+        reply: proposal,
+        what: "question",
+        truth: this.world.valid(question),
+        believed: (text) => belief(judgeScore(text)),
+        score: outOfTen,
+      }),
     });
   }
 
-  score({ question, answer }, role, unpaid) {
+  score({ question, answer, reply }, role, details) {
     return ask(role, { question, answer }, {
       speaker: "Judge",
-      unpaid,
+      ...details,
       gist: (text) => `${quote(answer)}: ${outOfTen(text)}`,
-      check: (text) => {
-        const truth = this.world.isCorrect(question, answer);
-        return onBelief(belief(judgeScore(text)), truth, "answer");
-      },
+      ...judging({
+        reply,
+        what: "answer",
+        truth: this.world.isCorrect(question, answer),
+        believed: (text) => belief(judgeScore(text)),
+        score: outOfTen,
+      }),
     });
   }
 
   /** Have a question judged and attempted (lines 10 and 11); null for none. */
-  *assess(question) {
+  *assess(proposal, question) {
     if (question === null) return null;
-    const attempt = this.solve(question, "Solver, a try", "shows how hard it is");
+    const attempt = this.solve(question, "Solver, a try", {
+      unpaid: "shows how hard it is",
+      tries: true,
+      many: "tries of the Solver",
+      brief: (text) => tag(text, "answer") ?? "nothing readable",
+    });
     const [judgement, ...replies] = yield {
       title: "Is it good, is it hard?",
       note: `The Judge rates the question, the Solver tries it ${this.settings.attempts} times.`,
-      turns: [this.rate(question), ...Array(this.settings.attempts).fill(attempt)],
+      turns: [this.rate(proposal, question), ...Array(this.settings.attempts).fill(attempt)],
     };
-    const pairs = replies.map((reply) => ({ question, answer: tag(reply.text, "answer") }));
+    const pairs = replies.map((reply) => ({
+      question,
+      answer: tag(reply.text, "answer"),
+      reply,
+    }));
     const scores = yield* this.judge(pairs, {
       title: "Are the tries right?",
       note: "The worse they look to the Judge, the harder the question counts.",
       unpaid: "counts for the difficulty",
+      fallback: ifNoScore("MAE leaves it out of the difficulty."),
+      many: "scores of the Judge",
+      brief: outOfTen,
     });
     return {
       quality: scoreOrNeutral(judgeScore(judgement.text)),
@@ -127,10 +178,10 @@ export class MAE {
   }
 
   /** Return the Judge's scores; 0 for a pair without an answer, of which it is not asked. */
-  *judge(pairs, { title, note, unpaid }) {
+  *judge(pairs, { title, note, ...details }) {
     const role = this.settings.roles.answer_scorer;
     const answered = pairs.filter((pair) => pair.answer !== null);
-    const turns = answered.map((pair) => this.score(pair, role, unpaid));
+    const turns = answered.map((pair) => this.score(pair, role, details));
     const judgements = yield { title, note, turns };
     const texts = judgements.map((judgement) => judgement.text);
     return pairs.map((pair) => (pair.answer === null ? 0 : judgeScore(texts.shift())));

@@ -3,8 +3,8 @@
 
 import { meanKnown } from "../arithmetic.js";
 import { formatReward, scoreValue, tag, verifierTag } from "../parse.js";
-import { ask, belief, pay, quote, sumOf } from "../turns.js";
-import { onAnswer, onBelief, onPlan, onQuestion } from "../turns.js";
+import { ask, belief, ifUnreadable, judging, pay, quote, sumOf } from "../turns.js";
+import { onAnswer, onPlan, onQuestion } from "../turns.js";
 import { exact, passRate, validTests } from "../verify.js";
 import { evaluate, runOperations } from "../world.js";
 
@@ -24,8 +24,23 @@ function criticScore(text) {
   return normalized(scoreValue(text));
 }
 
-function gistOfScore(what) {
-  return (text) => `${what}: ${scoreValue(text) ?? "no readable score"}`;
+/** Whether the Critic believes in what it scores; null for an unreadable score. */
+function readBelief(text) {
+  return scoreValue(text) === null ? null : belief(criticScore(text));
+}
+
+function outOfTenOrNone(text) {
+  return scoreValue(text) === null ? "no readable score" : `${scoreValue(text)} of 10`;
+}
+
+/** Return a note on a score that counts as neutral. */
+function ifNeutral(consequence) {
+  return (text) => {
+    const score = scoreValue(text);
+    if (score === null) return `Its form cannot be read: SAGE counts it as 0.5, ${consequence}`;
+    const isOnScale = score >= 0 && score <= 10;
+    return isOnScale ? null : `Off the scale of 1 to 10: it counts as 0.5, ${consequence}`;
+  };
 }
 
 /** Return r_f, the mean format reward of the required tags. */
@@ -45,18 +60,22 @@ export class SAGE {
     const { tasks } = this.settings;
     const reference = rng.choice(tasks);
     const [proposal] = yield {
+      part: "The first task: the model makes it up itself, with an answer key.",
       title: "A task with its answer key",
       note: "The Challenger reads a known task and its key, and writes both anew.",
       turns: [this.propose(reference)],
     };
-    const challenge = yield* this.challenge(readTask(proposal.text));
+    const challenge = yield* this.challenge(proposal, readTask(proposal.text));
     const pool = this.mayEnterDataset(challenge) ? [...tasks, challenge.task] : tasks;
     const task = rng.choice(pool);
-    const plan = yield* this.plan(task.question);
+    const part = task === challenge.task
+      ? "The same task once more, now with a plan and for pay."
+      : "Now another task, from the dataset, with a plan and for pay.";
+    const plan = yield* this.plan(task.question, part);
     const [reply] = yield {
       title: "The answer",
       note: "The Solver reads the plan if its score is at least 0.3. The key decides its pay.",
-      turns: [this.solve(task.question, plan)],
+      turns: [this.solve(task, plan)],
     };
     const payments = [this.payChallenger(proposal, challenge), this.payPlanner(plan)];
     payments.push(this.paySolver(reply, task, plan));
@@ -70,6 +89,7 @@ export class SAGE {
   propose({ question, kind, verifier }) {
     return ask(this.settings.roles.challenger, { reference: question, type: kind, verifier }, {
       speaker: "Challenger",
+      proposes: true,
       gist: (text) => {
         const task = readTask(text);
         return `asks ${quote(task.question)}, key ${quote(task.verifier)}`;
@@ -101,7 +121,7 @@ export class SAGE {
   }
 
   /** Have a task judged and attempted (lines 6 to 9). */
-  *challenge(task) {
+  *challenge(proposal, task) {
     if (task.question === null) return { task, quality: 0, accepted: false, judgement: null };
     const valid = isCompleteTask(task) && (task.kind === "math" || validTests(task.verifier));
     const attempt = this.attempt(task);
@@ -111,7 +131,7 @@ export class SAGE {
       note: valid
         ? `The Critic rates it; ${count} tries without the key show how hard it is.`
         : "The Critic rates it. Its key can judge nothing, so nobody tries it.",
-      turns: [this.judgeQuestion(task.question), ...Array(count).fill(attempt)],
+      turns: [this.judgeQuestion(proposal, task.question), ...Array(count).fill(attempt)],
     };
     const quality = criticScore(judgement.text);
     const rate = meanKnown(attempts.map((reply) => this.verify(task, reply.text)));
@@ -123,6 +143,10 @@ export class SAGE {
     return ask(this.settings.roles.solver, { question: task.question }, {
       speaker: "Solver, a try",
       unpaid: "shows how hard it is",
+      tries: true,
+      many: "tries of the Solver",
+      brief: (text) => tag(text, "answer") ?? "nothing readable",
+      key: (text) => this.askKey(task, text),
       gist: (text) => this.gistOfTry(task, text),
       check: (text) => onAnswer(this.world, task.question, tag(text, "answer")),
     });
@@ -133,12 +157,18 @@ export class SAGE {
     return `${answer}, ${this.verify(task, text) ? "as" : "not as"} the key says`;
   }
 
-  judgeQuestion(question) {
+  judgeQuestion(proposal, question) {
     return ask(this.settings.roles.critic_question, { question }, {
       speaker: "Critic",
-      gist: gistOfScore("the question"),
-      check: (text) =>
-        onBelief(belief(criticScore(text)), this.world.valid(question), "question"),
+      fallback: ifNeutral("too little for the dataset."),
+      gist: (text) => `the question: ${outOfTenOrNone(text)}`,
+      ...judging({
+        reply: proposal,
+        what: "question",
+        truth: this.world.valid(question),
+        believed: readBelief,
+        score: outOfTenOrNone,
+      }),
     });
   }
 
@@ -150,8 +180,9 @@ export class SAGE {
   }
 
   /** Ask for a plan and have one that parses judged (lines 15 to 17). */
-  *plan(question) {
+  *plan(question, part) {
     const [reply] = yield {
+      part,
       title: "A plan",
       note: "A task of the dataset is drawn. The Planner reads the question, never the key.",
       turns: [this.askPlan(question)],
@@ -160,7 +191,7 @@ export class SAGE {
     const [judgement = null] = yield {
       title: "Is the plan good?",
       note: "The Critic's score pays the Planner and opens the gate to the Solver.",
-      turns: text === null ? [] : [this.judgePlan(question, text)],
+      turns: text === null ? [] : [this.judgePlan(reply, question, text)],
     };
     const score = judgement === null ? 0 : criticScore(judgement.text);
     return { reply, text, judgement, score, used: score >= PLAN_THRESHOLD ? text : null };
@@ -169,24 +200,36 @@ export class SAGE {
   askPlan(question) {
     return ask(this.settings.roles.planner, { question }, {
       speaker: "Planner",
+      fallback: ifUnreadable(
+        (text) => tag(text, "plan"),
+        "No plan can be read: the Critic is not asked, and the Solver gets none.",
+      ),
       gist: (text) => `${quote(question)} → ${quote(tag(text, "plan"))}`,
       check: (text) => onPlan(this.world, question, tag(text, "plan")),
     });
   }
 
-  judgePlan(question, plan) {
+  judgePlan(reply, question, plan) {
     return ask(this.settings.roles.critic_plan, { question, plan }, {
       speaker: "Critic",
-      gist: gistOfScore("the plan"),
-      check: (text) =>
-        onBelief(belief(criticScore(text)), this.world.fits(question, plan), "plan"),
+      fallback: ifNeutral("enough for the Solver to read the plan."),
+      gist: (text) => `the plan: ${outOfTenOrNone(text)}`,
+      ...judging({
+        reply,
+        what: "plan",
+        truth: this.world.fits(question, plan),
+        believed: readBelief,
+        score: outOfTenOrNone,
+      }),
     });
   }
 
-  solve(question, plan) {
+  solve(task, plan) {
     const { solver, solver_planned } = this.settings.roles;
+    const { question } = task;
     const details = {
       speaker: "Solver",
+      key: (text) => this.askKey(task, text),
       gist: (text) => `${quote(question)} → ${tag(text, "answer") ?? "no readable answer"}`,
       check: (text) => onAnswer(this.world, question, tag(text, "answer")),
     };
@@ -200,6 +243,13 @@ export class SAGE {
     if (answer === null) return 0;
     if (kind === "code") return passRate(question, answer, verifier);
     return Number(exact(answer, verifier));
+  }
+
+  /** Return what the answer key says of a reply, which is right only as far as the key is. */
+  askKey(task, text) {
+    const rate = this.verify(task, text);
+    if (rate > 0 && rate < 1) return { ok: false, text: `right in ${Math.round(100 * rate)} %` };
+    return { ok: rate === 1, text: rate === 1 ? "right" : "wrong" };
   }
 
   payChallenger(proposal, { task, quality, accepted, difficulty }) {

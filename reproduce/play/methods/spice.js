@@ -4,7 +4,7 @@
 import { amount, meanKnown } from "../arithmetic.js";
 import { jsonObject } from "../json.js";
 import { boxed, offersAlternatives } from "../parse.js";
-import { ask, onAnswer, pay, quote } from "../turns.js";
+import { ask, ifUnreadable, onAnswer, pay, quote } from "../turns.js";
 import { choice, exact, near } from "../verify.js";
 
 const MCQ = "MCQ";
@@ -62,12 +62,17 @@ export class SPICE {
   /** Ask which kind of task suits a document; an unreadable choice is made at random. */
   *chooseKind(document, rng) {
     const [reply] = yield {
+      part: "First with a document: the Challenger reads it and makes up questions.",
       title: "A document",
       note: "The Challenger reads it and chooses a kind of question.",
       turns: [
         ask(this.settings.roles.select, { document }, {
           speaker: "Challenger",
           unpaid: "only chooses the kind",
+          fallback: ifUnreadable(
+            readFormat,
+            "Its form cannot be read: the kind of question is drawn at random.",
+          ),
           gist: (text) => `chooses: ${nameOfKind(readFormat(text))}`,
           check: () => null,
         }),
@@ -98,6 +103,12 @@ export class SPICE {
     const details = {
       speaker: "Challenger",
       unpaid: "not among those kept",
+      proposes: true,
+      many: "attempts of the Challenger",
+      brief: (text) => {
+        const { task, fault } = this.readTask(text, kind);
+        return task ? quote(task.text) : FAULTS[fault];
+      },
       gist: (text) => {
         const { task } = this.readTask(text, kind);
         return task ? `asks ${quote(task.text)}, key ${quote(task.gold)}` : "no valid task";
@@ -125,6 +136,7 @@ export class SPICE {
     }
     const repeated = distinct.flatMap((task) => Array(group).fill(task));
     const replies = yield {
+      part: "Now without the document: the Reasoner sees the questions alone.",
       title: "Answers without the document",
       note: `The Reasoner sees the question alone, ${group} times each. The key decides.`,
       turns: repeated.map((task) => this.reasonerTurn(roles.solver, task)),
@@ -142,6 +154,14 @@ export class SPICE {
     return ask(role, { question: task.text }, {
       speaker: "Reasoner",
       unpaid: "shows how hard it is",
+      tries: true,
+      topic: task.text,
+      many: "answers of the Reasoner",
+      brief: (text) => boxed(text) ?? "nothing readable",
+      key: (text) => {
+        const ok = verify(task, text);
+        return { ok, text: ok ? "right" : "wrong" };
+      },
       gist: (text) => `${quote(task.text)} → ${boxed(text) ?? "no readable answer"}`,
       check: (text) => onAnswer(this.world, task.text, boxed(text)),
     });
