@@ -118,7 +118,7 @@ def table(whole: pd.DataFrame, without: Mapping[str, pd.DataFrame]) -> pd.DataFr
     return rows[is_decidable & loses].reset_index()
 
 
-def in_words(
+def stability(
     whole: pd.DataFrame, without: Mapping[str, pd.DataFrame]
 ) -> dict[str, str]:
     """Say for each claim of `table` whether its verdict rests on one backbone, by claim.

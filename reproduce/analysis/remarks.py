@@ -70,8 +70,8 @@ def beside(
     verdict rests on, and `limits` where the interval excludes zero though the verdict does not.
     """
     frame = remarks.set_index("claim").reindex(ledger["claim"])
-    stability = one_out.in_words(ledger, without)
-    frame["stability"] = frame.index.map(stability)
+    words = one_out.stability(ledger, without)
+    frame["stability"] = frame.index.map(words)
     frame["limits"] = [limits(row) for row in ledger.to_dict("records")]
     return frame.fillna("")
 

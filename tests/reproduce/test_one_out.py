@@ -91,12 +91,12 @@ def test_words_name_the_backbones_that_a_verdict_rests_on() -> None:
         "third": first,
         "fourth": first,
     }
-    words = one_out.in_words(whole, without)
+    words = one_out.stability(whole, without)
     assert words == {
         "a": "would be undecided without first, third or fourth",
         "b": KEPT,
     }
-    assert one_out.in_words(whole, {}) == {}
+    assert one_out.stability(whole, {}) == {}
 
 
 def test_a_claim_that_loses_no_data_is_left_out() -> None:
