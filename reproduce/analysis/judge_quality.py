@@ -19,12 +19,22 @@ from reproduce.analysis.evidence import Evidence
 
 # A run of the grids in reproduce/extra/judge.toml: judge_METHOD-ERRORS-ACCURACY.
 RUN_OF_GRID = re.compile(r"judge_(\w+)-(random|question|level)-(\d)_(\d+)")
+RANDOM = "random"
 OWN = "its own judge"
 SHUFFLED = "rewards dealt out at random"
 AT_ONCE = -np.inf
 NEVER = np.inf
 WORDS = {AT_ONCE: "at once", NEVER: "never"}
 ARM = ["method", "errors", "asked"]
+AGAINST_RANDOM = [
+    "method",
+    "errors",
+    "accuracies",
+    "difference",
+    "difference, low",
+    "difference, high",
+    "units",
+]
 
 
 @dataclass(frozen=True)
@@ -248,6 +258,41 @@ def _in_order(frame: pd.DataFrame) -> pd.DataFrame:
         return column.map(ranks[column.name]) if column.name in ranks else column
 
     return frame.sort_values(ARM, key=rank, ignore_index=True)
+
+
+def against_random(study: Study) -> pd.DataFrame:
+    """Return how many points more than random errors other kinds of errors leave, a row each.
+
+    Columns: those of AGAINST_RANDOM. The difference of test accuracies is averaged over the judge's
+    accuracies below 1 that both kinds have, and `accuracies` says how many these are. A kind of
+    errors without an accuracy in common with random ones has no row.
+    """
+    rows = []
+    oracles = study.runs.dropna(subset=["asked"])
+    for (method, errors), runs in oracles.groupby(["method", "errors"], sort=False):
+        of_method = oracles[oracles["method"] == method]
+        random = of_method[of_method["errors"] == RANDOM]
+        both = set(runs["asked"]).intersection(random["asked"])
+        shared = sorted(accuracy for accuracy in both if accuracy < 1)
+        if errors == RANDOM or not shared:
+            continue
+        differences = [_over_random(study, method, errors, asked) for asked in shared]
+        mean_UI = sum(differences[1:], differences[0]) / len(shared)
+        row = {
+            "method": method,
+            "errors": errors,
+            "accuracies": len(shared),
+            **_limits("difference", effect(mean_UI)),
+            "units": len(mean_UI),
+        }
+        rows.append(row)
+    return pd.DataFrame(rows, columns=AGAINST_RANDOM)
+
+
+def _over_random(study: Study, method: str, errors: str, asked: float) -> pd.DataFrame:
+    """Return how many points more than random errors these leave, by unit and question."""
+    others_UI = accuracy_UI(study, Arm(method, errors, asked))
+    return others_UI - accuracy_UI(study, Arm(method, RANDOM, asked))
 
 
 # Crossings.

@@ -48,6 +48,20 @@ def crossings(study: judge_quality.Study) -> pd.DataFrame:
     return judge_quality.crossings(study)
 
 
+def test_errors_of_another_kind_are_compared_with_random_ones(
+    study: judge_quality.Study,
+) -> None:
+    """At a mean accuracy of 0.7, random errors gain 5 points and those by question lose 5."""
+    table = judge_quality.against_random(study)
+    row = row_of(table, method="MAE")
+    assert row["errors"] == "question"
+    assert row["accuracies"] == 5  # of the six, 1.0 has no errors
+    assert row["units"] == 5
+    assert row["difference"] == approx(-10)
+    assert row["difference, low"] < -10 < row["difference, high"]
+    assert len(table) == 1, "SAGE has random errors alone"
+
+
 def test_crossings_are_found_where_they_were_put(crossings: pd.DataFrame) -> None:
     row = row_of(crossings, method="MAE", errors="random")
     assert row == {
