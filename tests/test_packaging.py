@@ -23,7 +23,14 @@ from test_shape import CODE, imported, packages
 import coevolve
 from reproduce.analysis.verdicts import GROUPS, MEANINGS
 from reproduce.modules import import_statements
-from tools import hero, installed, judge_numbers, readme_numbers, reliability
+from tools import (
+    control_numbers,
+    hero,
+    installed,
+    judge_numbers,
+    readme_numbers,
+    reliability,
+)
 from tools.make_environment import pins, render
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -289,10 +296,39 @@ class TestPages:
         for asked in judge_numbers.SHOWN_OF_DIAL:
             curve.append(f"MAE,random,{asked},{asked},{10 * asked},2,4")
         (folder / "curve.csv").write_text("\n".join(curve))
-        *_, dialled, _, _, _, own = judge_numbers.judge(tmp_path).splitlines()
+        kinds = [
+            'method,errors,difference,"difference, low","difference, high"',
+            "MAE,question,-2,-3,-1",
+        ]
+        (folder / "against_random.csv").write_text("\n".join(kinds))
+        *_, dialled, _, _, _, kind, _, _, _, own = judge_numbers.judge(
+            tmp_path
+        ).splitlines()
         gains = "+5.0 [+2.0, +4.0] | +6.0 [+2.0, +4.0] | +8.0 [+2.0, +4.0] | +10.0 [+2.0, +4.0]"
         assert dialled == f"| MAE | random | 0.612 [at once, 0.700] | {gains} |"
+        assert kind == "| MAE | question | -2.0 [-3.0, -1.0] |"
         assert own == "| MAE | 0.700 | +3.2 [+1.0, +5.5] |"
+
+    def test_the_controls_are_read_from_their_artefact(self, tmp_path: Path) -> None:
+        folder = tmp_path / "results" / "standard" / "controls"
+        folder.mkdir(parents=True)
+        lines = [
+            "method,arm,gain,gain_low,gain_high,over,over_low,over_high,place",
+            "MAE,untrained,,,,4,3,5,test at the end",
+        ]
+        for arm in control_numbers.CONTROLS:
+            place = "validation later" if arm == "oracle" else "test at the end"
+            lines.append(f"MAE,{arm},1,0,2,3,2,4,{place}")
+        lines.append(f"MAE,{control_numbers.OWN},4,3,5,,,,")
+        (folder / "arms.csv").write_text("\n".join(lines))
+        text = control_numbers.controls(tmp_path)
+        rows = [line for line in text.splitlines() if line.startswith("| MAE")]
+        gain = " | +1.0 [+0.0, +2.0]"
+        over = " | +3.0 [+2.0, +4.0]"
+        assert rows == [
+            f"| MAE{4 * gain} | +4.0 [+3.0, +5.0] |",
+            f"| MAE{4 * over} (validation later) |",
+        ]
 
     @pytest.fixture
     def readme(self) -> str:

@@ -22,7 +22,7 @@ from reproduce.analysis.claims import CLAIMS, Ledger, control_over_untrained
 from reproduce.analysis.records import Records
 from reproduce.analysis.verdicts import MEANINGS, counts_of
 from tinyworld import tasks
-from tools import gpu_machine, judge_numbers, reliability
+from tools import control_numbers, gpu_machine, judge_numbers, reliability
 from tools.markdown_tables import line, markdown, points
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -438,6 +438,7 @@ BLOCKS: dict[str, tuple[str, Callable[[], str]]] = {
     "differences": ("docs/authors-code.md", differences),
     "verdicts": ("docs/reliability.md", verdicts),
     "judge": ("docs/judge-quality.md", partial(judge_numbers.judge, ROOT)),
+    "controls": ("docs/controls.md", partial(control_numbers.controls, ROOT)),
     "coverage": ("docs/ledger.md", coverage),
     "changes": ("docs/ledger.md", changes),
     "reliability": ("docs/reliability.md", partial(reliability.table, ROOT)),
