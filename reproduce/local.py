@@ -19,6 +19,7 @@ PRELOAD = [
     "ipykernel.kernelapp",
     "ipykernel.ipkernel",
     "reproduce.kernel",
+    "reproduce.warm",
     __name__,
     "matplotlib.pyplot",
     "seaborn",

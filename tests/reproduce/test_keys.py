@@ -1,5 +1,6 @@
 """What makes a result stale: the code, prompts and numbers it depends on, and nothing else."""
 
+import importlib
 import shutil
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -182,3 +183,12 @@ def test_every_run_depends_on_its_method_the_loop_and_the_world() -> None:
         assert {"coevolve.training.loop", "tinyworld.oracle"} <= set(needed), run.id
         assert "all" in parts["preset"], run.id
         assert any(name.startswith(keys.METHODS_AT) for name in needed), run.id
+
+
+def test_the_fork_server_has_parsed_the_code_that_items_depend_on() -> None:
+    importlib.import_module("reproduce.warm")
+    parsed_before = modules.without_prose.cache_info().misses
+    modules.Modules(ROOT).needed(
+        ["coevolve.training.loop", "reproduce.analysis.claims"]
+    )
+    assert modules.without_prose.cache_info().misses == parsed_before
