@@ -22,8 +22,9 @@ NOTE = (
     "answers and otherwise in the metric's own unit. A positive effect supports the claim; "
     "ratios and shares are shown as measured. *the paper's* is the effect that the paper prints, "
     "for an order or a peak that of the step or side which is named. *remark* says what a verdict "
-    "rests on: gates that the backbones miss, other verdicts that the claim would have without one "
-    "of its backbones, and intervals that exclude zero before the correction for many tests only."
+    "rests on: gates that the backbones miss, backbones that are larger or smaller by name only, "
+    "other verdicts that the claim would have without one of its backbones, and intervals that "
+    "exclude zero although the test does not."
 )
 MORE = (
     "[How verdicts are given](../../../docs/ledger.md) · [all columns](table.csv): seeds, units, "
@@ -91,9 +92,8 @@ def _remarks(beside: pd.DataFrame) -> list[str]:
     """Return what a verdict rests on, a text per row of `remarks.beside`."""
     texts = []
     for row in beside.itertuples():
-        backbone = f"the backbone {row.backbone}" if row.backbone else ""
         stability = "" if row.stability == one_out.KEPT else row.stability
-        parts = [backbone, stability, row.limits]
+        parts = [row.backbone, stability, row.limits]
         texts.append("; ".join(filter(None, parts)))
     return texts
 
@@ -127,20 +127,23 @@ def headline(ledger: pd.DataFrame) -> str:
 
 
 def against(ledger: pd.DataFrame) -> str:
-    """Return how many differences of each group lean against their claim, as a sentence.
+    """Return how many differences without a sign in their verdict lean against their claim.
 
-    Ratios and shares are left out: they are judged by their size.
+    "" if there is none. Ratios and shares are left out: they are judged by their size.
     """
     differences = ledger[(ledger["kind"] != "ratio") & ledger["effect"].notna()]
     groups = differences["verdict"].map(verdicts.group_of)
     parts = []
     for group in verdicts.GROUPS:
         effects = differences.loc[groups == group, "effect"]
-        if len(effects):
+        if len(effects) and group not in (verdicts.FOUND, verdicts.OPPOSITE):
             parts.append(f"{(effects < 0).sum()} of {len(effects)} *{group}*")
     if not parts:
-        return "No difference was measured."
-    return f"Differences that lean against their claim: {', '.join(parts)}."
+        return ""
+    return (
+        f"Measured differences that lean against their claim: {', '.join(parts)}. An order or a "
+        "peak shows its weakest step or side, which leans that way more often than the others."
+    )
 
 
 def firm(ledger: pd.DataFrame, remarks: pd.DataFrame) -> str:
@@ -158,7 +161,10 @@ def firm(ledger: pd.DataFrame, remarks: pd.DataFrame) -> str:
             parts.append(f"{kept} of {len(in_group)} *{group}*")
     if not parts:
         return ""
-    return f"Verdicts that stay, whichever backbone is left out: {', '.join(parts)}."
+    return (
+        "Verdicts that keep their word, whichever backbone is left out: "
+        f"{', '.join(parts)}. Claims whose units are seeds of one backbone are not counted."
+    )
 
 
 def addresses(ledger: pd.DataFrame, preset: str) -> list[str]:
@@ -196,7 +202,7 @@ def save(ledger: pd.DataFrame, remarks: pd.DataFrame, out: Path, preset: str) ->
     paragraphs = [
         f"# {TITLE}",
         f"**{headline(ledger)}** (tiny world, preset {preset})",
-        f"{against(ledger)} {firm(ledger, remarks)}".strip(),
+        *filter(None, [against(ledger), firm(ledger, remarks)]),
         NOTE,
         MORE,
         writing.markdown_table(table, {"where": addresses(ledger, preset)}),

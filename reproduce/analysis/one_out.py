@@ -123,7 +123,7 @@ def stability(
 ) -> dict[str, str]:
     """Say for each claim of `table` whether its verdict rests on one backbone, by claim.
 
-    The words are KEPT, or those of other groups with the backbones that are left out, such as
+    The words are KEPT, or the other verdicts with the backbones that are left out, such as
     "would be undecided without tiny-1 or tiny-3".
     """
     words = {}
@@ -134,11 +134,10 @@ def stability(
 
 
 def _changes(verdict_of: Mapping[str, str], left_out: Sequence[str]) -> str:
-    group = verdicts.group_of(verdict_of["verdict"])
     backbones_of: dict[str, list[str]] = {}
     for backbone in left_out:
         verdict = verdict_of[backbone]
-        if verdicts.group_of(verdict) != group:
+        if verdict != verdict_of["verdict"]:
             backbones_of.setdefault(verdict, []).append(backbone)
     parts = []
     for verdict, names in backbones_of.items():

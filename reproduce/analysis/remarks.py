@@ -20,6 +20,10 @@ FIRST = "tiny"  # the backbone that others are larger or smaller than
 # A model that is larger by name solves this share of questions more, a smaller one less.
 SIZE_STEP = 0.03
 SIZES = {"larger": 1, "smaller": -1}
+STRICTER = {  # why a test does not find what an interval shows, by the kind of the claim
+    "order": "the test counts that this step was chosen after looking",
+    "other": "the test is not passed after the correction",
+}
 
 
 def table(
@@ -80,11 +84,17 @@ def limits(row: Mapping[str, Any]) -> str:
     """Say that a difference without a sign in its verdict has an interval on one side of zero."""
     if row["kind"] == "ratio" or row["verdict"] in (verdicts.FOUND, verdicts.OPPOSITE):
         return ""
-    if row["low"] > 0:
-        return "the interval is above zero, but not after the correction"
-    if row["high"] < 0:
-        return "the interval is below zero, but not after the correction"
-    return ""
+    side = _side_of_zero(row["low"], row["high"])
+    if not side:
+        return ""
+    test = STRICTER["order" if row["kind"] == "order" else "other"]
+    return f"the interval is {side} zero, but {test}"
+
+
+def _side_of_zero(low: float, high: float) -> str:
+    if low > 0:
+        return "above"
+    return "below" if high < 0 else ""
 
 
 def _backbones(evidence: Evidence, arms: Sequence[str]) -> dict[str, None]:
@@ -114,7 +124,7 @@ def missed_gates(names: Sequence[str], cards: Iterable[Card]) -> str:
             )
     if not texts:
         return ""
-    return f"misses {'; '.join(texts)}"
+    return f"the backbones miss: {'; '.join(texts)}"
 
 
 def gate_of(name: str) -> gates.Gate:

@@ -30,7 +30,7 @@ def test_gates_that_are_missed_are_named_with_figures_and_what_was_wanted() -> N
     text = remarks.missed_gates(names, [CARDS["tiny"], CARDS["tiny-1"]])
     gate = GATES["ranking"]
     assert text == (
-        f"misses ranking 0.560 to 0.600, wanted {gate.low:g} to {gate.high:g}; "
+        f"the backbones miss: ranking 0.560 to 0.600, wanted {gate.low:g} to {gate.high:g}; "
         "format of conl/verdict 0.800, wanted 0.88 to 0.95"
     )
 
@@ -48,7 +48,11 @@ def test_gates_that_are_passed_and_models_without_a_card_need_no_remark() -> Non
 @pytest.mark.parametrize(
     ("changes", "words"),
     [
-        ({"verdict": "undecided"}, "the interval is above zero"),
+        ({"verdict": "undecided"}, "the interval is above zero, but the test is not"),
+        (
+            {"kind": "order", "verdict": "undecided"},
+            "the interval is above zero, but the test c",
+        ),
         ({"verdict": "undecided", "low": -3.0, "high": -1.0}, "the interval is below"),
         ({"verdict": "undecided", "low": -1.0}, ""),
         ({"verdict": "undecided", "low": float("nan"), "high": float("nan")}, ""),
