@@ -313,13 +313,15 @@ class TestPages:
         folder = tmp_path / "results" / "standard" / "controls"
         folder.mkdir(parents=True)
         lines = [
-            "method,arm,gain,gain_low,gain_high,over,over_low,over_high,place",
-            "MAE,untrained,,,,4,3,5,test at the end",
+            "method,arm,gain,gain_low,gain_high,over,over_low,over_high,p_holm,"
+            "equal,equal_low,equal_high,budget",
+            "MAE,untrained,,,,4,3,5,,,,,",
+            "MAE,random,1,0,2,3,2,4,0.01,,,,",
+            "MAE,format,1,0,2,3,2,4,0.2,,,,",
+            "MAE,shuffled,1,0,2,3,2,4,0.3,,,,",
+            "MAE,oracle,1,0,2,3,2,4,,-1,-2,0,1200",
+            f"MAE,{control_numbers.OWN},4,3,5,,,,,,,,",
         ]
-        for arm in control_numbers.CONTROLS:
-            place = "validation later" if arm == "oracle" else "test at the end"
-            lines.append(f"MAE,{arm},1,0,2,3,2,4,{place}")
-        lines.append(f"MAE,{control_numbers.OWN},4,3,5,,,,")
         (folder / "arms.csv").write_text("\n".join(lines))
         text = control_numbers.controls(tmp_path)
         rows = [line for line in text.splitlines() if line.startswith("| MAE")]
@@ -327,8 +329,11 @@ class TestPages:
         over = " | +3.0 [+2.0, +4.0]"
         assert rows == [
             f"| MAE{4 * gain} | +4.0 [+3.0, +5.0] |",
-            f"| MAE{4 * over} (validation later) |",
+            f"| MAE{4 * over} |",
+            "| MAE | oracle | 1,200 | -1.0 [-2.0, +0.0] |",
         ]
+        assert "Of the 3 comparisons with a floor, 1 are significant" in text
+        assert "(MAE over random)" in text
 
     @pytest.fixture
     def readme(self) -> str:

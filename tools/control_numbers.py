@@ -9,23 +9,30 @@ from tools.markdown_tables import markdown, points
 
 ARMS = Path("results") / "standard" / "controls" / "arms.csv"
 GAIN = "gain"  # over the untrained model
-OVER = "over"  # of the method, over an arm
+OVER = "over"  # of the method over an arm, at the end of training
+EQUAL = "equal"  # of the method over an arm, at equal tokens
+LEVEL = 0.05
 
 
 def controls(root: Path) -> str:
     """Return what all arms gain over the untrained model, and each method over its controls."""
     arms = pd.read_csv(root / ARMS)
-    gains = across(arms, GAIN, [*CONTROLS, OWN])
-    over = across(arms, OVER, list(CONTROLS))
     return "\n".join(
         [
             "Gain over the untrained model, in points of the test questions:",
             "",
-            gains,
+            across(arms, GAIN, [*CONTROLS, OWN]),
             "",
-            "Gain of the method over each arm:",
+            "Gain of the method over each arm, on the same questions:",
             "",
-            over,
+            across(arms, OVER, list(CONTROLS)),
+            "",
+            significant(arms),
+            "",
+            "Gain over the arms that write fewer or more tokens, on validation questions at equal "
+            "tokens:",
+            "",
+            at_equal_tokens(arms),
         ]
     )
 
@@ -44,11 +51,31 @@ def across(arms: pd.DataFrame, name: str, columns: list[str]) -> str:
 
 
 def gain_text(arm: pd.Series, name: str) -> str:
-    """Return a gain with its interval, and where it was measured if not on the test questions."""
-    gain = points(
-        arm[name],
-        arm[f"{name}_low"],
-        arm[f"{name}_high"],
+    """Return a gain with its interval."""
+    return points(arm[name], arm[f"{name}_low"], arm[f"{name}_high"])
+
+
+def significant(arms: pd.DataFrame) -> str:
+    """Say which comparisons with a floor are significant after the correction for their number."""
+    floors = arms.dropna(subset=["p_holm"])
+    passed = floors[floors["p_holm"] <= LEVEL]
+    names = [f"{row.method} over {row.arm}" for row in passed.itertuples()]
+    which = f" ({', '.join(names)})" if names else ""
+    return (
+        f"Of the {len(floors)} comparisons with a floor, {len(passed)} are significant after "
+        f"Holm's correction for their number{which}."
     )
-    is_elsewhere = name == OVER and not arm["place"].startswith("test")
-    return f"{gain} ({arm['place']})" if is_elsewhere else gain
+
+
+def at_equal_tokens(arms: pd.DataFrame) -> str:
+    """Return a table with a row per comparison at equal tokens."""
+    rows = []
+    for _, arm in arms.dropna(subset=["budget"]).iterrows():
+        row = [
+            arm["method"],
+            arm["arm"],
+            f"{arm['budget']:,.0f}",
+            gain_text(arm, EQUAL),
+        ]
+        rows.append(row)
+    return markdown(["method", "arm", "tokens", "gain of the method"], rows)

@@ -27,7 +27,9 @@ def judge(root: Path) -> str:
         return "\n".join(lines)
     starts = pd.read_csv(crossing, dtype=str, keep_default_na=False)
     effects = pd.read_csv(folder / "curve.csv")
+    kinds = pd.read_csv(folder / "against_random.csv")
     lines += ["", dialled(starts, effects)]
+    lines += ["", against_random(kinds)]
     lines += ["", own_judges(effects)]
     return "\n".join(lines)
 
@@ -61,6 +63,20 @@ def dialled(starts: pd.DataFrame, effects: pd.DataFrame) -> str:
             arm = of_line.loc[(method, errors, asked)]
             row.append(over_shuffled(arm))
         rows.append(row)
+    return markdown(head, rows)
+
+
+def against_random(kinds: pd.DataFrame) -> str:
+    """Return what other kinds of errors leave more than random ones, in points."""
+    head = ["method", "errors", "more than with random errors"]
+    rows = []
+    for _, kind in kinds.iterrows():
+        difference = points(
+            kind["difference"],
+            kind["difference, low"],
+            kind["difference, high"],
+        )
+        rows.append([kind["method"], kind["errors"], difference])
     return markdown(head, rows)
 
 

@@ -14,7 +14,7 @@ import pandas as pd
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
-from reproduce.analysis import crossed, five_methods, tables
+from reproduce.analysis import corrections, crossed, five_methods, tables
 from reproduce.analysis import evidence as recorded
 
 # What each control pays, in the order of the table.
@@ -24,6 +24,11 @@ CONTROLS = {
     "shuffled": "its own rewards, dealt out at random",
     "oracle": "an oracle, in place of its judge or answer key",
 }
+FLOORS = (
+    "random",
+    "format",
+    "shuffled",
+)  # controls that know nothing of right and wrong
 UNTRAINED = "untrained"
 OWN = "its own rewards"
 TOLERANCE = 0.1  # a larger difference of tokens makes two arms compare at equal tokens
@@ -83,11 +88,6 @@ class Evidence:
         return float(self.training.totals[label].mean())
 
 
-def step_columns() -> list[str]:
-    """Return the metrics of training steps that `read` needs, for `records.pack`."""
-    return [five_methods.TOKENS, five_methods.VALIDATION]
-
-
 def read(folders: recorded.Evidence, arms: Sequence[Arm]) -> Evidence:
     """Read the runs of all arms, from their folders or from committed records."""
     answers = []
@@ -122,6 +122,9 @@ class Gain:
     high: float
     # The tokens that both arms had written when they were compared; None: at the end of training.
     budget: int | None = None
+    p: float = (
+        np.nan
+    )  # of the test that there is none; nan at equal tokens, or for one seed
 
     @property
     def text(self) -> str:
@@ -149,10 +152,15 @@ def gain_over_control(evidence: Evidence, own: Arm, control: Arm) -> Gain:
     the end of training. Others are compared on the validation questions, where the arm that writes
     less has ended: only these are asked during training.
     """
+    if write_as_much(evidence, own, control):
+        return gain_at_the_end(evidence, own, control)
+    return gain_at_equal_tokens(evidence, own, control)
+
+
+def write_as_much(evidence: Evidence, own: Arm, control: Arm) -> bool:
+    """Whether the tokens of two arms differ by at most a tenth of the larger number."""
     fewer, more = sorted([evidence.tokens(own.label), evidence.tokens(control.label)])
-    if more - fewer <= TOLERANCE * more:
-        return _gain_at_the_end(evidence, own, control)
-    return _gain_at_equal_tokens(evidence, own, control)
+    return more - fewer <= TOLERANCE * more
 
 
 def gains_in_words(
@@ -173,15 +181,19 @@ def gains_in_words(
     return words
 
 
-def _gain_at_the_end(evidence: Evidence, own: Arm, control: Arm) -> Gain:
+def gain_at_the_end(evidence: Evidence, own: Arm, control: Arm) -> Gain:
+    """Return what a method gains over a control at the end of training, on test questions."""
     after = evidence.answers[evidence.answers["trained"]]
     rows = tables.compare_rows(after, control.label, own.label, groups={})
     row = rows.iloc[0]
-    return Gain(row["delta"], row["low"], row["high"])
+    return Gain(row["delta"], row["low"], row["high"], p=row["p"])
 
 
-def _gain_at_equal_tokens(evidence: Evidence, own: Arm, control: Arm) -> Gain:
-    """Compare unit by unit, at the smallest number of tokens that any of the runs writes."""
+def gain_at_equal_tokens(evidence: Evidence, own: Arm, control: Arm) -> Gain:
+    """Return what a method gains over a control at the fewest tokens that any of their runs writes.
+
+    It is measured on validation questions, unit by unit.
+    """
     training = evidence.training
     totals = training.totals[[own.label, control.label]]
     budget = int(totals.min())
@@ -197,8 +209,10 @@ def weigh(evidence: Evidence, arms: Sequence[Arm]) -> pd.DataFrame:
     """Return a row per method and arm, in the order of the arms, the untrained model first.
 
     Columns: method, arm, tokens, accuracy (of test questions, %); gain, gain_low, gain_high (over
-    the untrained model, points); over, over_low, over_high (the method over this arm, points);
-    place (where that was measured).
+    the untrained model, points); over, over_low, over_high, p (the method over this arm at the end
+    of training, on test questions); p_holm (corrected for the number of floors of all methods);
+    equal, equal_low, equal_high, budget (the method over this arm at as many tokens, on validation
+    questions, if the arms do not write as much).
     """
     rows = []
     for own in arms:
@@ -207,7 +221,11 @@ def weigh(evidence: Evidence, arms: Sequence[Arm]) -> pd.DataFrame:
         of_method = [arm for arm in arms if arm.method == own.method]
         rows.append(_untrained_row(evidence, own))
         rows += [_arm_row(evidence, arm, own) for arm in of_method]
-    return pd.DataFrame(rows)
+    frame = pd.DataFrame(rows)
+    is_floor = frame["arm"].isin(FLOORS)
+    p_holm = corrections.holm(frame.loc[is_floor, "p"])
+    frame.loc[is_floor, "p_holm"] = p_holm
+    return frame
 
 
 def _untrained_row(evidence: Evidence, own: Arm) -> dict[str, Any]:
@@ -219,12 +237,19 @@ def _untrained_row(evidence: Evidence, own: Arm) -> dict[str, Any]:
         "accuracy": _accuracy(evidence.answers, own, is_trained=False),
         **_numbers("gain", None),
         **_numbers("over", over),
-        "place": over.place,
+        "p": np.nan,
+        **_numbers("equal", None),
+        "budget": np.nan,
     }
 
 
 def _arm_row(evidence: Evidence, arm: Arm, own: Arm) -> dict[str, Any]:
-    over = None if arm == own else gain_over_control(evidence, own, arm)
+    over = None
+    equal = None
+    if arm != own:
+        over = gain_at_the_end(evidence, own, arm)
+        if not write_as_much(evidence, own, arm):
+            equal = gain_at_equal_tokens(evidence, own, arm)
     return {
         "method": arm.method,
         "arm": arm.name,
@@ -232,7 +257,9 @@ def _arm_row(evidence: Evidence, arm: Arm, own: Arm) -> dict[str, Any]:
         "accuracy": _accuracy(evidence.answers, arm, is_trained=True),
         **_numbers("gain", gain_over_untrained(evidence, arm)),
         **_numbers("over", over),
-        "place": "" if over is None else over.place,
+        "p": np.nan if over is None else over.p,
+        **_numbers("equal", equal),
+        "budget": np.nan if equal is None else equal.budget,
     }
 
 
@@ -254,7 +281,7 @@ def readable(arms: pd.DataFrame) -> pd.DataFrame:
     for row in arms.itertuples():
         gain = Gain(row.gain, row.gain_low, row.gain_high)
         over = Gain(row.over, row.over_low, row.over_high)
-        is_own = row.arm == OWN
+        equal = Gain(row.equal, row.equal_low, row.equal_high)
         is_untrained = row.arm == UNTRAINED
         cells = {
             "method": row.method,
@@ -262,11 +289,18 @@ def readable(arms: pd.DataFrame) -> pd.DataFrame:
             "tokens": "none" if is_untrained else f"{row.tokens:,.0f}",
             "test, %": f"{row.accuracy:.1f}",
             "gain over untrained, points": "" if is_untrained else gain.text,
-            "the method over this arm, points": "" if is_own else over.text,
-            "where compared": row.place,
+            "the method over this arm, points": _shown(over.text, row.over),
+            "p, corrected": _shown(f"{row.p_holm:.3f}", row.p_holm),
+            "the same at equal tokens, points": _shown(equal.text, row.equal),
+            "these tokens": _shown(f"{row.budget:,.0f}", row.budget),
         }
         rows.append(cells)
     return pd.DataFrame(rows)
+
+
+def _shown(text: str, value: float) -> str:
+    """Return the text of a value, "" without one."""
+    return "" if np.isnan(value) else text
 
 
 def seeds(runs: recorded.Runs, arms: Sequence[Arm]) -> str:
@@ -282,17 +316,22 @@ def seeds(runs: recorded.Runs, arms: Sequence[Arm]) -> str:
 def note(evidence: Evidence, arms: pd.DataFrame) -> str:
     """Return the note below the table."""
     questions = evidence.answers["question"].nunique()
-    unequal = arms[arms["place"].str.startswith("validation")]
-    count = len(unequal)
+    is_compared = arms["arm"].isin(list(CONTROLS))
+    comparisons = is_compared.sum()
+    unequal = arms["budget"].notna().sum()
+    floors = arms["p_holm"].notna().sum()
     return (
         "Ours only: no paper prints this. All arms of a method take the same steps from the same "
         "backbones; tokens are those that its models write in training, averaged over seeds. An "
         f"oracle's words are no tokens. Test: the same {questions} questions for all arms, asked "
-        "once and greedily, in the method's own form. Brackets: 95 % limits, uncorrected for the "
-        "number of rows; without brackets there is one seed. The method over this arm: on the test "
-        "questions at the end of training where the two arms differ in tokens by at most a tenth; "
-        f"otherwise ({count} of the {len(arms)} rows) on the validation questions, where the arm "
-        "that writes less ends, read off a straight line between two looks."
+        "once and greedily, in the method's own form, at the end of training. Brackets: 95 % "
+        "limits, uncorrected for the number of rows; without brackets there is one seed. P, "
+        f"corrected: by Holm, over the {floors} comparisons with random, format or shuffled "
+        "rewards. At equal tokens: where the tokens of the method and the arm differ by more than "
+        f"a tenth of the larger number ({unequal} of {comparisons} comparisons), they are also "
+        "compared on validation questions, at the fewest tokens that any run of the two writes, "
+        "read off a straight line between two looks. These limits cover the backbones, and not the "
+        "choice of validation questions."
     )
 
 

@@ -13,13 +13,10 @@ from matplotlib.figure import Figure
 
 from reproduce.analysis import crossed, figures, standins, tables
 from reproduce.analysis.crossed_judges import with_limits
+from reproduce.analysis.evidence import TOKENS, VALIDATION
 from reproduce.analysis.stats import Array
 
 FIVE = ["MAE", "SAGE", "SPICE", "CoMAS", "CoNL"]
-TOKENS = "generated"  # the metric of a step that counts them
-VALIDATION = (
-    "validation"  # the metric of a step in which validation questions were asked
-)
 EIGHTHS = 8  # points of the curve of correct rewards
 SHADES = ["#c6dbef", "#6baed6", "#fdd0a2", "#e6550d"]
 CURVE_COLUMNS = ["panel", "method", "seed", "x", "value"]

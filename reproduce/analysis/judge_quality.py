@@ -15,7 +15,7 @@ import pandas as pd
 import scipy
 
 from reproduce.analysis import crossed, stats, tables
-from reproduce.analysis.evidence import Evidence
+from reproduce.analysis.evidence import TOKENS, Evidence
 
 # A run of the grids in reproduce/extra/judge.toml: judge_METHOD-ERRORS-ACCURACY.
 RUN_OF_GRID = re.compile(r"judge_(\w+)-(random|question|level)-(\d)_(\d+)")
@@ -66,7 +66,6 @@ SUBJECTS = (
     Subject("TTRL", "ttrl", "ttrl_shuffled", ("reward_correct",)),
 )
 SUBJECT_OF = {subject.name: subject for subject in SUBJECTS}
-TOKENS = "generated"  # the metric of a step that counts them
 
 
 @dataclass(frozen=True)

@@ -14,7 +14,7 @@ from coevolve.runs.record import Recorder
 from reproduce import registry
 from reproduce.analysis import controls, five_methods, records
 from reproduce.analysis.controls import Arm, Evidence
-from reproduce.analysis.evidence import RunFolders
+from reproduce.analysis.evidence import TOKENS, VALIDATION, RunFolders
 
 ROOT = Path(__file__).parents[2]
 OWN_RUNS = {"MAE": "mae_half", "CoNL": "conl"}
@@ -146,11 +146,13 @@ def test_arms_are_read_from_their_runs_as_the_five_methods_are(
 
 def test_committed_records_give_the_same_table(folders: RunFolders) -> None:
     home = folders.folder / "records"
-    records.pack(folders, home, controls.step_columns())
+    records.pack(folders, home, [TOKENS, VALIDATION])
     from_folders = controls.weigh(controls.read(folders, ARMS), ARMS)
     from_records = controls.weigh(controls.read(records.Records(home), ARMS), ARMS)
     assert_frame_equal(from_folders, from_records, rtol=1e-4)
-    assert from_folders["over"].notna().sum() == 6
+    assert (
+        from_folders["over"].notna().sum() == 6
+    )  # of two methods over three arms each
 
 
 def test_arms_with_as_many_tokens_are_compared_on_test_questions(
@@ -197,10 +199,29 @@ def test_the_table_has_a_row_per_arm_and_one_for_the_untrained_model(
     # Over the untrained model, the method gains the same in either column.
     assert untrained["over"] == own["gain"]
     assert np.isnan(own["over"])
+    # The oracle's arm writes less, and is compared twice.
+    oracle = mae.loc["oracle"]
+    assert oracle["over"] == approx(100 * (15 - 17) / QUESTIONS)
+    assert oracle["budget"] == 500
+    assert oracle["equal"] == approx(20 + 1 + 6 * 5 - (20 + 5 * 10))
+    assert np.isnan(random["budget"])
 
     table = controls.readable(weighed)
     assert table.notna().all(axis=None)
-    assert "1 of the 8 rows" in controls.note(evidence, weighed)
+    assert "1 of 4 comparisons" in controls.note(evidence, weighed)
+
+
+def test_comparisons_with_floors_are_corrected_for_their_number(
+    evidence: Evidence,
+) -> None:
+    """CoNL is no better than its floor, so that MAE's p-value alone is doubled."""
+    weighed = controls.weigh(evidence, ARMS).set_index(["method", "arm"])
+    corrected = weighed["p_holm"].dropna()
+    assert list(corrected.index) == [("MAE", "random"), ("CoNL", "random")]
+    p = weighed.loc[("MAE", "random"), "p"]
+    assert 0 < p < 0.5
+    assert corrected["MAE", "random"] == approx(2 * p)
+    assert corrected["CoNL", "random"] == 1
 
 
 def test_gains_in_words_name_another_place(evidence: Evidence) -> None:
