@@ -22,7 +22,7 @@ from reproduce.analysis.line_names import apart
 SMOLLM2 = HOME / "src" / "published" / "smollm2-roles" / "card.json"
 PANELS = {
     "Errors at random": ("random",),
-    "Errors always about the same questions": ("question", "level"),
+    "Errors about the same questions, or hard ones": ("question", "level"),
 }
 DASHES = {"random": "-", "question": "--", "level": ":"}
 OWN_JUDGE = {"markersize": 12, "markeredgecolor": "black", "linestyle": "none"}

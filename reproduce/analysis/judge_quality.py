@@ -280,12 +280,14 @@ def against_random(study: Study) -> pd.DataFrame:
         row = {
             "method": method,
             "errors": errors,
+            "asked": np.nan,
             "accuracies": len(shared),
             **_limits("difference", effect(mean_UI)),
             "units": len(mean_UI),
         }
         rows.append(row)
-    return pd.DataFrame(rows, columns=AGAINST_RANDOM)
+    table = pd.DataFrame(rows, columns=["asked", *AGAINST_RANDOM])
+    return _in_order(table).drop(columns="asked")
 
 
 def _over_random(study: Study, method: str, errors: str, asked: float) -> pd.DataFrame:
