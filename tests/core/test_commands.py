@@ -290,8 +290,10 @@ class TestCompare:
         assert ["after", "25.0", "%", "80.0", "%"] in lines
         assert ["steps", "3", "9"] in lines
         assert ["loss", "0.5", "0.5"] in lines
-        (conclusion,) = [line for line in lines if line[:2] == ["The", "second"]]
-        assert conclusion[3] == "+55.0"
+        (conclusion,) = [line for line in lines if line[:3] == ["Gain", "of", "the"]]
+        assert " ".join(conclusion).startswith(
+            "Gain of the second minus that of the first: +55.0 ["
+        )
         assert " ".join(conclusion).endswith("excludes 0.")
 
     def test_a_long_setting_ends_with_an_ellipsis(self, tmp_path: Path, capsys) -> None:

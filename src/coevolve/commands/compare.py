@@ -81,12 +81,12 @@ def _conclusion(gain: Row) -> str:
         return (
             "The gains have no paired interval: other questions, or all changed alike."
         )
-    points = in_points(gain["difference"], low, high)
+    difference = in_points(gain["difference"], low, high)
     if low > 0 or high < 0:
         end = "the interval of the difference excludes 0."
     else:
         end = "the interval includes 0, so these runs show no difference."
-    return f"The second gained {points} points more: {end}"
+    return f"Gain of the second minus that of the first: {difference} points; {end}"
 
 
 def _setting(value: Any) -> str:
