@@ -21,7 +21,7 @@ import pandas as pd
 METHODS = ("mae", "sage", "spice", "comas", "conl")
 ROUNDS = 3
 PHASES = ["play", "learn", "evaluate"]
-AROUND = ["held_out", "strategies", "examined"]  # measured before and after training
+AROUND = ["held_out", "strategies", "after_run"]  # measured before and after training
 Row = dict[str, object]
 
 

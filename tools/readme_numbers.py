@@ -272,7 +272,7 @@ def runs(root: Path = ROOT) -> str:
             run["learn"],
             run["evaluate"],
             run["held_out"],
-            run["strategies"] + run["examined"],
+            run["strategies"] + run["after_run"],
         ]
         rest = run["seconds"] - sum(phases)
         cells = [

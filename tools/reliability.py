@@ -234,7 +234,7 @@ def speed(root: Path) -> list[Row]:
         minutes(root, "reproduce"),
         minutes(root, "test"),
         Row(
-            "seconds per run of preset standard, one core, with the previous backbone",
+            "seconds per run of preset standard, one core",
             measured(root, "runs", seconds_of_runs),
             benchmark("runs"),
         ),
