@@ -12,9 +12,8 @@ FOLDERS = ("src", "reproduce")
 
 for folder in FOLDERS:
     for file in (HOME / folder).rglob("*.py"):
-        with suppress(
-            OSError, UnicodeDecodeError
-        ):  # reported by each item that needs it
+        # A file that cannot be read is reported by each item that needs it.
+        with suppress(OSError, UnicodeDecodeError):
             text = file.read_text(encoding="utf-8")
             without_prose(text)
             import_statements(text)

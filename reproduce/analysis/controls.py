@@ -24,11 +24,8 @@ CONTROLS = {
     "shuffled": "its own rewards, dealt out at random",
     "oracle": "an oracle, in place of its judge or answer key",
 }
-FLOORS = (
-    "random",
-    "format",
-    "shuffled",
-)  # controls that know nothing of right and wrong
+# Controls that know nothing of right and wrong.
+FLOORS = ("random", "format", "shuffled")
 UNTRAINED = "untrained"
 OWN = "its own rewards"
 TOLERANCE = 0.1  # a larger difference of tokens makes two arms compare at equal tokens
@@ -94,10 +91,15 @@ def read(folders: recorded.Evidence, arms: Sequence[Arm]) -> Evidence:
     curves = []
     for arm in arms:
         units = _units(folders, arm)
-        for is_trained, stage in enumerate(("before", "after")):
+        for stage in ("before", "after"):
             asked = folders.answers(arm.run, stage=stage)
-            named = asked.assign(method=arm.label, unit=asked["seed"].map(units))
-            answers.append(named.assign(trained=bool(is_trained)))
+            is_trained = stage == "after"
+            named = asked.assign(
+                method=arm.label,
+                unit=asked["seed"].map(units),
+                trained=is_trained,
+            )
+            answers.append(named)
         steps = folders.step_metrics(arm.run)
         curves.append(steps.assign(method=arm.label, unit=steps["seed"].map(units)))
     together = pd.concat(answers, ignore_index=True)
@@ -122,9 +124,8 @@ class Gain:
     high: float
     # The tokens that both arms had written when they were compared; None: at the end of training.
     budget: int | None = None
-    p: float = (
-        np.nan
-    )  # of the test that there is none; nan at equal tokens, or for one seed
+    # Of the test that there is no difference; nan at equal tokens, or for one seed.
+    p: float = np.nan
 
     @property
     def text(self) -> str:

@@ -28,10 +28,9 @@ MEASURE_COLUMNS = [  # of a conversation: what CoNL's measures divide
     "harmed",
 ]
 CONVERSATION_COLUMNS = ["seed", "model", *ITEM_COLUMNS, *MEASURE_COLUMNS]
-TOKENS = "generated"  # the metric of a step that counts them
-VALIDATION = (
-    "validation"  # the metric of a step in which validation questions were asked
-)
+# Metrics of a step: the tokens that it generated, and the accuracy on validation questions.
+TOKENS = "generated"
+VALIDATION = "validation"
 PASS_RATE_COLUMNS = ["seed", "challenger", "reasoner", "document", "pass_rate"]
 
 

@@ -20,10 +20,9 @@ FIRST = "tiny"  # the backbone that others are larger or smaller than
 # A model that is larger by name solves this share of questions more, a smaller one less.
 SIZE_STEP = 0.03
 SIZES = {"larger": 1, "smaller": -1}
-STRICTER = {  # why a test does not find what an interval shows, by the kind of the claim
-    "order": "the test counts that this step was chosen after looking",
-    "other": "the test is not passed after the correction",
-}
+# Why a test does not find what an interval shows.
+OF_AN_ORDER = "the test counts that this step was chosen after looking"
+OF_OTHERS = "the test is not passed after the correction"
 
 
 def table(
@@ -87,11 +86,12 @@ def limits(row: Mapping[str, Any]) -> str:
     side = _side_of_zero(row["low"], row["high"])
     if not side:
         return ""
-    test = STRICTER["order" if row["kind"] == "order" else "other"]
-    return f"the interval is {side} zero, but {test}"
+    reason = OF_AN_ORDER if row["kind"] == "order" else OF_OTHERS
+    return f"the interval is {side} zero, but {reason}"
 
 
 def _side_of_zero(low: float, high: float) -> str:
+    """Return where an interval lies, "above" or "below" zero; "" if it includes zero."""
     if low > 0:
         return "above"
     return "below" if high < 0 else ""

@@ -56,8 +56,11 @@ class FinishedRun:
         """How long the run took; of parts before a resumption, their steps count."""
         seconds: float = self.summary["seconds"]
         resumed_at = self.summary.get("resumed_at", 0)
+        if not resumed_at:
+            return seconds
         for timing in self._lines("timings"):
-            if resumed_at and timing.pop("step") <= resumed_at:
+            step = timing.pop("step")
+            if step <= resumed_at:
                 seconds += sum(timing.values())
         return round(seconds, 2)
 
@@ -80,8 +83,8 @@ def runs(folder: Folder = Path("runs"), metric: Metrics = None) -> None:
     """Print a Markdown table of the finished runs in a folder.
 
     The gain is in accuracy points on the test questions. The seconds of a resumed run include the
-    steps of all its parts. The last column has the fields in which
-    the listed runs of one method differ.
+    steps of all its parts. The last column has the fields in which the listed runs of one method
+    differ.
     """
     if not folder.is_dir():
         raise ValueError(f"there is no folder {folder}; name one that holds runs")
