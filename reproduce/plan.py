@@ -25,6 +25,8 @@ UNTABLED = (
 )
 # The override that names a model; a value with a slash is a folder or a hub id.
 MODEL = "model"
+# In the overrides of a preset: every method.
+ALL = "all"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +85,10 @@ def split_method(method: str) -> tuple[str, str]:
 
 def run_items(plan: Plan, name: str, run: RunTable) -> list[Item]:
     """Make the items of one training run: one for each seed of the run or else of the preset."""
-    overrides = run.overrides | run.presets.get(plan.name, {})
+    of_all_runs = plan.preset.overrides.get(ALL, {})
+    of_method = plan.preset.overrides.get(run.method, {})
+    of_run = run.overrides | run.presets.get(plan.name, {})
+    overrides = of_all_runs | of_method | of_run
     model = overrides.get(MODEL)
     backbones = plan.preset.backbones if model is None else []
     inputs: tuple[str, ...] = ()
@@ -318,6 +323,13 @@ def check_items(plan: Plan, items: list[Item]) -> None:
 
     Raises UserError for the first mistake.
     """
+    methods = [ALL, *method_names(plan.root)]
+    for method in plan.preset.overrides:
+        if method not in methods:
+            raise UserError(
+                f"presets.toml: [{plan.name}.overrides]: unknown method {method!r}; "
+                f"{hint(method, methods)}"
+            )
     for item in items:
         if item.fault is not None:
             raise UserError(item.fault)

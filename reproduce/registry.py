@@ -92,6 +92,8 @@ class Preset(Table):
     gpus: int = Field(0, ge=0)  # reserved by Ray for each run
     retries: int = Field(0, ge=0)  # how often Ray retries an item
     untabled: list[str] = []  # papers whose tables and figures of runs are skipped
+    # Method, or all -> fields of its runs, in place of the training preset's.
+    overrides: dict[str, Overrides] = {}
 
 
 class RunTable(Table):

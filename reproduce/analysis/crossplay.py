@@ -32,13 +32,12 @@ Tasks = Mapping[int, Sequence[Sequence[Question]]]
 Row = dict[str, Any]
 
 
-def players(run: Path, model: str, steps: Sequence[int]) -> dict[int, str]:
+def players(run: Path, model: str) -> dict[int, str]:
     """Return the run's snapshots by step, and the starting model as step 0."""
+    folders = {int(folder.name): folder for folder in run.glob("snapshots/*")}
     by_step = {0: model}
-    for step in steps:
-        snapshot = Path(run) / "snapshots" / str(step)
-        if snapshot.is_dir():
-            by_step[step] = str(snapshot)
+    for step in sorted(folders):
+        by_step[step] = str(folders[step])
     return by_step
 
 
@@ -139,7 +138,7 @@ def rates_at_first(
     for seed, unit in zip(seeds, units, strict=True):
         home = folder / f"spice-s{seed}"
         untrained = standins.first_backbone(home)
-        all_players = players(home, untrained, run.method.snapshots)
+        all_players = players(home, untrained)
         first_step = sorted(all_players)[1]  # step 0 is the untrained model
         first = {first_step: all_players[first_step]}
         for challengers, reasoners in ((all_players, first), (first, all_players)):

@@ -68,7 +68,7 @@ def play_all(
     for seed, unit in zip(seeds, units, strict=True):
         home = folder / f"spice-s{seed}"
         untrained = standins.first_backbone(home)
-        players = crossplay.players(home, untrained, run.method.snapshots)
+        players = crossplay.players(home, untrained)
         frames = crossplay.every_pair(
             players,
             players,

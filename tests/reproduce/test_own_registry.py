@@ -288,6 +288,43 @@ def test_runs_take_the_backbones_of_a_preset_in_turn(toy: Toy, tmp_path: Path) -
     assert overrides_of(items["runs/large-s1"])["model"] == "large"
 
 
+def test_a_preset_overrides_fields_of_a_method_that_its_runs_leave_open(
+    toy: Toy, tmp_path: Path
+) -> None:
+    toy.edit(
+        "reproduce/presets.toml",
+        "[quick]",
+        "[quick]\noverrides = { all.batch_size = 3, all.steps = 9, toy.steps = 2 }",
+    )
+    text = """
+    [runs.open]
+    method = "toy"
+    [runs.own]
+    method = "toy"
+    overrides.steps = 5
+    [runs.here]
+    method = "toy"
+    presets.quick.steps = 7
+    """
+    items = load(toy.root, "quick", write(tmp_path, text)).items
+    steps = {}
+    for name in ("open", "own", "here"):
+        overrides = overrides_of(items[f"runs/{name}-s0"])
+        assert overrides["batch_size"] == 3
+        steps[name] = overrides["steps"]
+    assert steps == {"open": 2, "own": 5, "here": 7}
+
+
+def test_overrides_of_an_unknown_method_are_refused(toy: Toy) -> None:
+    toy.edit(
+        "reproduce/presets.toml", "[quick]", "[quick]\noverrides.tox = { steps = 2 }"
+    )
+    assert (
+        "presets.toml: [quick.overrides]: unknown method 'tox'; did you mean toy?"
+        in toy(code=2)
+    )
+
+
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The home folder."""

@@ -14,6 +14,7 @@ from coevolve.runs.record import Recorder, write_json
 from reproduce.analysis import (
     comas_costs,
     comas_rewards,
+    crossplay,
     decoding_seeds,
     mechanisms,
     snapshots,
@@ -284,6 +285,15 @@ def rates() -> pd.DataFrame:
                     }
                     rows.append(row)
     return pd.DataFrame(rows)
+
+
+def test_the_untrained_model_and_all_snapshots_of_a_run_play(tmp_path: Path) -> None:
+    for step in (10, 5):
+        (tmp_path / "snapshots" / str(step)).mkdir(parents=True)
+    players = crossplay.players(tmp_path, "tiny")
+    assert list(players) == [0, 5, 10]
+    assert players[0] == "tiny"
+    assert players[10] == str(tmp_path / "snapshots/10")
 
 
 def test_every_pair_has_a_rate_with_limits(rates: pd.DataFrame) -> None:
