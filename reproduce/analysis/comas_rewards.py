@@ -1,5 +1,6 @@
 """CoMAS's rewards beside the exact verifier: word for word, over training, and by ablation."""
 
+import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -147,13 +148,14 @@ def _prediction(
     change_S = last_S - first_S
     effect = crossed.mean_of_runs(change_S, [units[seed] for seed in change_S.index])
     low, high = effect.limits
+    has_interval = not math.isnan(low)  # one unit has none
     sign = 1 if claim > 0 else -1
     return {
         "first": first_S.mean(),
         "highest": by_seed.mean(axis=1).max(),
         "last": last_S.mean(),
         "change": change_S.mean(),
-        "95 % interval": f"{low:+.1f} to {high:+.1f}",
+        "95 % interval": f"{low:+.1f} to {high:+.1f}" if has_interval else "none",
         **of_paper,
         "sign": stats.verdict(low, high, sign),
     }

@@ -138,6 +138,7 @@ def test_predictions_stand_beside_the_printed_ones(curves: pd.DataFrame) -> None
     assert accuracy["paper, steps 0 to 30"] == "10 20"
     assert accuracy["paper change"] == 10
     assert accuracy["sign"] == "one seed"
+    assert accuracy["95 % interval"] == "none"
 
 
 def test_failure_modes_compare_the_first_and_last_quarter(
