@@ -107,9 +107,10 @@ def _backbones(evidence: Evidence, arms: Sequence[str]) -> dict[str, None]:
 
 
 def missed_gates(names: Sequence[str], cards: Iterable[Card]) -> str:
-    """Say which gates some backbones miss, with their figures; "" if none does.
+    """Say which gates some backbones miss, with the figures of these; "" if none does.
 
-    A name with a slash is that of a role, whose replies have to be well-formed.
+    Says how many they are, unless all miss a gate. A name with a slash is that of a role, whose
+    replies have to be well-formed.
     """
     texts = []
     known = [figures for figures in cards if figures]
@@ -119,9 +120,10 @@ def missed_gates(names: Sequence[str], cards: Iterable[Card]) -> str:
         missing = [figure for figure in figures if not gate.passes(figure)]
         if missing:
             what = f"format of {name}" if "/" in name else name
-            texts.append(
-                f"{what} {_range(missing)}, wanted {gate.low:g} to {gate.high:g}"
-            )
+            wanted = f"wanted {gate.low:g} to {gate.high:g}"
+            some = len(missing) < len(figures)
+            count = f" ({len(missing)} of {len(figures)})" if some else ""
+            texts.append(f"{what} {_range(missing)}{count}, {wanted}")
     if not texts:
         return ""
     return f"the backbones miss: {'; '.join(texts)}"

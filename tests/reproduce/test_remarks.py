@@ -35,6 +35,13 @@ def test_gates_that_are_missed_are_named_with_figures_and_what_was_wanted() -> N
     )
 
 
+def test_a_gate_that_some_backbones_miss_says_how_many() -> None:
+    low = GATES["ranking"].low
+    cards = [{"ranking": low - 0.1}, {"ranking": low}, {"ranking": low - 0.2}]
+    text = remarks.missed_gates(["ranking"], cards)
+    assert f"ranking {low - 0.2:.3f} to {low - 0.1:.3f} (2 of 3), wanted" in text
+
+
 def test_a_figure_just_below_its_gate_is_not_rounded_up_to_it() -> None:
     low = GATES["ranking"].low
     text = remarks.missed_gates(["ranking"], [{"ranking": low - 0.003}])
