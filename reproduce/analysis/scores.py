@@ -416,7 +416,8 @@ def note(page: Page) -> str:
     missing = f" No stand-in for {', '.join(without)}." if without else ""
     text = (
         f"Ours: percent of the test questions, {spec.asked}. In brackets the 95 % interval: "
-        "Wilson's over the questions for a single run, otherwise over seeds and questions. "
+        "Wilson's over the questions for a single run, otherwise over backbones (over seeds, if "
+        "all start from one) and questions. "
         "A gain's interval holds the seed noise of both rows; its verdict is "
         "about the paper's sign, uncorrected for the number of gains, "
         "and a trained row with one seed gets none. Columns of the paper: "
