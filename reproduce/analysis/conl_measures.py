@@ -393,7 +393,7 @@ def note(sentences: Sequence[str], measures: Sequence[str]) -> str:
     """Return the note below the main table, with some sentences about its rows."""
     text = (
         "Ours: held-out test items discussed by the trained policy, 95 % interval "
-        "(over items, and over seeds where there "
+        "(over items, and over backbones, or the seeds of one, where there "
         "are several); after the slash the paper's printed number (Qwen3-8B). "
         f"{' '.join(sentences)} "
         "Rows with a single seed have intervals over items only, which say nothing about "

@@ -120,12 +120,12 @@ def missed_gates(names: Sequence[str], cards: Iterable[Card]) -> str:
         missing = [figure for figure in figures if not gate.passes(figure)]
         if missing:
             what = f"format of {name}" if "/" in name else name
-            values = _range(missing)
+            measured = _range(missing)
             wanted = f"wanted {gate.low:g} to {gate.high:g}"
             count = len(missing)
             if count < len(figures):
-                values += f" ({count} of {len(figures)})"
-            texts.append(f"{what} {values}, {wanted}")
+                measured += f" ({count} of {len(figures)})"
+            texts.append(f"{what} {measured}, {wanted}")
     if not texts:
         return ""
     return f"the backbones miss: {'; '.join(texts)}"
